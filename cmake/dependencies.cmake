@@ -1,0 +1,22 @@
+# Small libraries from the distribution. Each is one header and one library, so no package files are needed.
+
+function(titan_dependency name header library package)
+  find_path(TITAN_${name}_INCLUDE ${header})
+  find_library(TITAN_${name}_LIBRARY ${library})
+  if(NOT TITAN_${name}_INCLUDE OR NOT TITAN_${name}_LIBRARY)
+    message(FATAL_ERROR "${header} or lib${library} is missing. Run `make setup`, or: sudo apt-get install ${package}")
+  endif()
+  target_link_libraries(titan_dependencies INTERFACE ${TITAN_${name}_LIBRARY})
+endfunction()
+
+find_package(Threads REQUIRED)
+add_library(titan_dependencies INTERFACE)
+target_link_libraries(titan_dependencies INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+titan_dependency(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
+titan_dependency(UTF8PROC utf8proc.h utf8proc libutf8proc-dev)
+titan_dependency(ZLIB zlib.h z zlib1g-dev)
+titan_dependency(ZSTD zstd.h zstd libzstd-dev)
+find_path(TITAN_JSON_INCLUDE nlohmann/json.hpp)
+if(NOT TITAN_JSON_INCLUDE)
+  message(FATAL_ERROR "nlohmann/json.hpp is missing. Run `make setup`, or: sudo apt-get install nlohmann-json3-dev")
+endif()

@@ -1,0 +1,16 @@
+# `cmake --install` makes a copy that runs from anywhere: bin/titan, lib/, include/titan, share/titan/assets.
+
+include(GNUInstallDirs)
+set(installed)
+foreach(target IN ITEMS titan_core titan titan_program)
+  if(TARGET ${target})
+    list(APPEND installed ${target})
+  endif()
+endforeach()
+if(installed)
+  install(TARGETS ${installed} RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
+endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/titan DESTINATION include FILES_MATCHING PATTERN "*.h")
+if(EXISTS ${CMAKE_SOURCE_DIR}/assets)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/assets DESTINATION share/titan)
+endif()

@@ -1,0 +1,61 @@
+#include "titan/base/file.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "titan/base/error.h"
+
+using namespace titan;
+namespace fs = std::filesystem;
+
+namespace {
+fs::path fresh_folder() {
+  char name[] = "/tmp/titan-file-test-XXXXXX";
+  return mkdtemp(name);
+}
+}  // namespace
+
+TEST_CASE("an atomic write replaces the old file and leaves no other") {
+  const fs::path folder = fresh_folder();
+  write_file_atomic(folder / "a", "one");
+  write_file_atomic(folder / "a", "two");
+  CHECK(read_file(folder / "a") == "two");
+  CHECK(std::distance(fs::directory_iterator(folder), {}) == 1);
+  CHECK(MappedFile(folder / "a").text() == "two");
+  write_file_atomic(folder / "empty", "");
+  CHECK(MappedFile(folder / "empty").bytes().empty());
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a write that fails half-way keeps the old file whole") {
+  const fs::path folder = fresh_folder();
+  write_file_atomic(folder / "a", "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{4096, before.rlim_max};
+  std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  CHECK_THROWS_WITH_AS(write_file_atomic(folder / "a", std::string(10000, 'x')),
+                       doctest::Contains("cannot write"), ValueError);
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(read_file(folder / "a") == "old");
+  CHECK(std::distance(fs::directory_iterator(folder), {}) == 1);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("errors name the path and the reason") {
+  CHECK_THROWS_WITH_AS(read_file("/nonexistent/x"), "cannot read /nonexistent/x: No such file or directory",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(read_file("/tmp"), "cannot read /tmp: Is a directory", ValueError);
+  CHECK_THROWS_AS(MappedFile("/tmp"), ValueError);
+  CHECK_THROWS_WITH_AS(require_writable_folder("/proc/x", "--dump_folder"),
+                       doctest::Contains("--dump_folder"), ValueError);
+}
+
+TEST_CASE("absolute drops dots and trailing slashes") {
+  CHECK(absolute("/a/./b/../c/") == "/a/c");
+  CHECK(absolute("x") == (fs::current_path() / "x").string());
+}

@@ -44,6 +44,19 @@ if(core_sources)
   target_compile_options(titan_core PRIVATE ${titan_warnings})
   target_link_libraries(titan_core PRIVATE titan_dependencies)
   set_target_properties(titan_core PROPERTIES INSTALL_RPATH "$ORIGIN")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/base/file.cpp PROPERTIES
+    COMPILE_DEFINITIONS "TITAN_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
+  # Only build_info.cpp sees the commit, so that a commit recompiles one small file.
+  set(build_info ${CMAKE_BINARY_DIR}/generated/titan_build_info.inc)
+  add_custom_target(titan_build_info BYPRODUCTS ${build_info}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${build_info} -DSOURCE_DIR=${CMAKE_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}
+      -DCOMPILER=${CMAKE_CXX_COMPILER} "-DCOMPILER_VERSION=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
+      -DBUILD_TYPE=${CMAKE_BUILD_TYPE} -DTORCH_VERSION=${TITAN_TORCH_VERSION} -DTORCH_DIR=${TITAN_TORCH_DIR}
+      -P ${CMAKE_SOURCE_DIR}/cmake/build_info.cmake
+    VERBATIM)
+  add_dependencies(titan_core titan_build_info)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/base/build_info.cpp PROPERTIES
+    INCLUDE_DIRECTORIES ${CMAKE_BINARY_DIR}/generated)
 endif()
 
 if(torch_sources)
@@ -67,7 +80,8 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/apps/titan/main.cpp)
   target_include_directories(titan_program PRIVATE ${CMAKE_SOURCE_DIR})
   target_compile_options(titan_program PRIVATE ${titan_warnings})
   target_link_libraries(titan_program PRIVATE ${CMAKE_DL_LIBS})
-  set_target_properties(titan_program PROPERTIES OUTPUT_NAME titan INSTALL_RPATH "$ORIGIN/../lib")
+  set_target_properties(titan_program PROPERTIES OUTPUT_NAME titan
+    BUILD_RPATH "$ORIGIN/../lib" INSTALL_RPATH "$ORIGIN/../lib")
   # The program opens the libraries at run time; building it builds them.
   foreach(library IN ITEMS titan_core titan)
     if(TARGET ${library})

@@ -1,0 +1,84 @@
+// The program `titan`: a table of commands, each in one of two libraries, which is opened only when needed,
+// so that what needs no torch starts in milliseconds.
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/titan/commands.h"
+
+namespace {
+
+constexpr const char* kCoreLibrary = "libtitan_core.so";
+constexpr const char* kTorchLibrary = "libtitan.so";
+
+struct Command {
+  const char* name;
+  const char* library;
+  const char* help;
+};
+
+constexpr std::array kCommands = {
+    Command{"train", kTorchLibrary, "Train a model: --module M --config C [--section.field value ...]"},
+    Command{"config", kCoreLibrary, "Print the configuration that `train` would use, or its --summary"},
+    Command{"forward", kTorchLibrary, "Logits, loss and gradients of a checkpoint on given tokens"},
+    Command{"generate", kTorchLibrary, "Continue a prompt with a Hugging Face checkpoint"},
+    Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
+    Command{"version", kCoreLibrary, "Versions and paths of titan, its compiler and torch [--json]"},
+};
+
+void print_help() {
+  std::puts("titan: train language models in C++ on libtorch\n\nUsage: titan COMMAND [ARGUMENTS]\n");
+  for (const Command& command : kCommands) std::printf("  %-10s %s\n", command.name, command.help);
+  std::puts("\n`titan COMMAND --help` says more about one of them.");
+}
+
+/// Libraries stay global so that the weak `build<Config>` of the core and of user modules find libtitan.so's.
+void* open_library(const char* name) {
+  void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+  if (library != nullptr) return library;
+  std::fprintf(
+      stderr,
+      "titan: error: cannot open %s: %s. If torch has moved or changed, build again: make TORCH=DIR\n", name,
+      dlerror());
+  std::exit(1);
+}
+
+template <class Function>
+Function* find(void* library, const std::string& symbol) {
+  void* found = dlsym(library, symbol.c_str());
+  if (found != nullptr) return reinterpret_cast<Function*>(found);
+  std::fprintf(stderr, "titan: error: %s is missing: program and libraries are of different builds\n",
+               symbol.c_str());
+  std::exit(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    print_help();
+    return args.empty() ? 2 : 0;
+  }
+  if (args[0] == "--version") args[0] = "version";
+
+  const auto* command =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const Command& c) { return c.name == args[0]; });
+  if (command == kCommands.end()) {
+    std::vector<std::string> names;
+    for (const Command& known : kCommands) names.emplace_back(known.name);
+    return find<decltype(titan::unknown_command)>(open_library(kCoreLibrary), "unknown_command")(args[0],
+                                                                                                 names);
+  }
+  void* library = open_library(command->library);
+  auto* function = find<titan::CommandFunction>(library, args[0] + "_command");
+  auto* run = find<decltype(titan::run_command)>(library, "run_command");
+  return run(function, std::span<const std::string>(args).subspan(1));
+}

@@ -1,0 +1,61 @@
+# `make` sets up and builds; `make help` lists the rest. CMake and Ninja do the work: see CMakePresets.json.
+
+BUILD := build/release
+TITAN := $(BUILD)/bin/titan
+# ON stops at a warning in our own code; a newer compiler's new warnings should not stop a user.
+WERROR ?= OFF
+PREFIX ?= /usr/local
+DEMO := outputs/demo
+
+export TORCH
+
+.PHONY: all help setup setup-tests configure build demo test bench install clean
+
+all: build
+
+help:
+	@echo "make                  set up and build $(TITAN)"
+	@echo "make demo             build, train a small model on the bundled text, write it, continue a prompt"
+	@echo "make test             build and run all tests"
+	@echo "make bench            build and run the benches"
+	@echo "make install PREFIX=  copy the program, its libraries and headers"
+	@echo "make setup            only install what building needs"
+	@echo "make clean            remove build/"
+	@echo "TORCH=DIR             use the torch or libtorch in DIR;  TORCH=python  the interpreter's own"
+
+setup:
+	@tools/setup.sh
+
+setup-tests:
+	@tools/setup.sh --oracles
+
+configure: setup
+	@torch=$$(cat build/torch_dir); \
+	want="$$torch $(WERROR)"; \
+	if [ ! -f $(BUILD)/build.ninja ] || [ "$$(cat $(BUILD)/configured_for 2>/dev/null)" != "$$want" ]; then \
+	  cmake --preset release -DTITAN_TORCH="$$torch" -DTITAN_BENCH=ON -DTITAN_WERROR=$(WERROR) >build/configure.log 2>&1 \
+	    || { cat build/configure.log; exit 1; }; \
+	  echo "$$want" >$(BUILD)/configured_for; \
+	fi
+
+build: configure
+	@cmake --build $(BUILD) --target titan_program
+
+demo: build
+	@rm -rf $(DEMO)
+	$(TITAN) train --module qwen3 --config qwen3_demo --dump_folder $(DEMO)
+	$(TITAN) generate --assets $$(ls -d $(DEMO)/checkpoint/step-*) --prompt "In the beginning"
+
+test: setup-tests configure
+	@cmake --build $(BUILD)
+	@ctest --test-dir $(BUILD) --output-on-failure
+
+bench: configure
+	@cmake --build $(BUILD)
+	@for bench in $(BUILD)/bin/bench_*; do echo "== $$bench"; $$bench || exit 1; done
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	rm -rf build

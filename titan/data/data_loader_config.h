@@ -11,15 +11,18 @@ namespace titan {
 /// Where training text comes from and how it is read; see docs/data.md.
 struct DataLoaderConfig {
   std::string dataset = "c4_test";
-  std::optional<std::string> dataset_path;
+  std::optional<std::string> dataset_path = {};
   std::string text_key = "text";
   bool infinite = true;
-  std::optional<int64_t> lanes;
+  std::optional<int64_t> lanes = {};
   int64_t seed = 42;
-  std::optional<int64_t> prefetch_factor;
+  std::optional<int64_t> prefetch_factor = {};
   int64_t num_workers = 0;
   bool persistent_workers = false;
   bool pin_memory = false;
+
+  /// Throws ConfigError for values that mean nothing.
+  void validate() const;
 
   void describe(auto& f) {
     f("dataset", dataset,

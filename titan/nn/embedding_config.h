@@ -12,7 +12,7 @@ struct EmbeddingConfig {
   int64_t embedding_dim = 0;
   double init_std = 0.02;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("num_embeddings", num_embeddings, "Rows of the table (vocabulary size)");
     f("embedding_dim", embedding_dim, "Numbers a row");
     f("init_std", init_std, "Standard deviation of the normal distribution that fills the table");

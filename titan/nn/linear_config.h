@@ -13,7 +13,7 @@ struct LinearConfig {
   bool bias = false;
   double init_std = 0.02;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("in_features", in_features, "Size of the last dimension of the input");
     f("out_features", out_features, "Size of the last dimension of the output");
     f("bias", bias, "Add a bias");

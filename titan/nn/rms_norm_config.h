@@ -11,7 +11,7 @@ struct RMSNormConfig {
   int64_t normalized_shape = 0;
   double eps = 1e-6;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("normalized_shape", normalized_shape, "Size of the last dimension");
     f("eps", eps, "Added to the mean square before the root");
   }

@@ -24,11 +24,11 @@ inline constexpr auto names<AttnMask> =
 
 /// The three projections in front of attention.
 struct QKVLinearConfig {
-  Poly<LinearConfig> wq;
-  Poly<LinearConfig> wk;
-  Poly<LinearConfig> wv;
+  Poly<LinearConfig> wq = {};
+  Poly<LinearConfig> wk = {};
+  Poly<LinearConfig> wv = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("wq", wq, "Query projection, dim -> n_heads * head_dim");
     f("wk", wk, "Key projection, dim -> n_kv_heads * head_dim");
     f("wv", wv, "Value projection, dim -> n_kv_heads * head_dim");
@@ -42,13 +42,13 @@ struct AttentionConfig {
   int64_t head_dim = 0;
   AttnBackend attn_backend = AttnBackend::flex;
   AttnMask mask = AttnMask::document;
-  Poly<QKVLinearConfig> qkv_linear;
-  Poly<LinearConfig> wo;
-  Poly<RMSNormConfig> q_norm;
-  Poly<RMSNormConfig> k_norm;
-  Poly<RoPEConfig> rope;
+  Poly<QKVLinearConfig> qkv_linear = {};
+  Poly<LinearConfig> wo = {};
+  Poly<RMSNormConfig> q_norm = {};
+  Poly<RMSNormConfig> k_norm = {};
+  Poly<RoPEConfig> rope = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("n_heads", n_heads, "Query heads");
     f("n_kv_heads", n_kv_heads, "Key and value heads; divides n_heads");
     f("head_dim", head_dim, "Channels of a head");

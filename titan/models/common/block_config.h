@@ -11,13 +11,13 @@ namespace titan {
 /// One pre-norm transformer layer: h = x + attention(attention_norm(x)); h + feed_forward(ffn_norm(h)).
 /// Exactly one of feed_forward and moe is set.
 struct TransformerBlockConfig {
-  Poly<RMSNormConfig> attention_norm;
-  Poly<AttentionConfig> attention;
-  Poly<RMSNormConfig> ffn_norm;
-  Poly<FeedForwardConfig> feed_forward;
-  Poly<MoEConfig> moe;
+  Poly<RMSNormConfig> attention_norm = {};
+  Poly<AttentionConfig> attention = {};
+  Poly<RMSNormConfig> ffn_norm = {};
+  Poly<FeedForwardConfig> feed_forward = {};
+  Poly<MoEConfig> moe = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("attention_norm", attention_norm, "Norm in front of attention");
     f("attention", attention, "Attention");
     f("ffn_norm", ffn_norm, "Norm in front of the feed-forward");

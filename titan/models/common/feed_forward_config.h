@@ -11,7 +11,7 @@ struct FeedForwardConfig {
   Poly<LinearConfig> w2;
   Poly<LinearConfig> w3;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("w1", w1, "Gate projection, dim -> hidden_dim");
     f("w2", w2, "Down projection, hidden_dim -> dim");
     f("w3", w3, "Up projection, dim -> hidden_dim");

@@ -16,12 +16,12 @@ struct ModelConfig {
   int64_t vocab_size = 0;
   int64_t dim = 0;
   bool enable_weight_tying = false;
-  Poly<EmbeddingConfig> tok_embeddings;
-  std::vector<Poly<TransformerBlockConfig>> layers;
-  Poly<RMSNormConfig> norm;
-  Poly<LinearConfig> lm_head;
+  Poly<EmbeddingConfig> tok_embeddings = {};
+  std::vector<Poly<TransformerBlockConfig>> layers = {};
+  Poly<RMSNormConfig> norm = {};
+  Poly<LinearConfig> lm_head = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("vocab_size", vocab_size, "Rows of the embedding and of the head");
     f("dim", dim, "Width of the residual stream");
     f("enable_weight_tying", enable_weight_tying, "The head uses the embedding's table");

@@ -23,9 +23,9 @@ struct RouterConfig {
   ScoreFunc score_func = ScoreFunc::sigmoid;
   bool route_norm = false;
   double route_scale = 1.0;
-  Poly<LinearConfig> gate;
+  Poly<LinearConfig> gate = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("num_experts", num_experts, "Experts to choose from");
     f("top_k", top_k, "Experts a token is sent to");
     f("score_func", score_func, "From gate outputs to scores");
@@ -43,7 +43,7 @@ struct GroupedExpertsConfig {
   double init_std = 0.02;
   double output_init_std = 0.02;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("dim", dim, "Size of a token's vector");
     f("hidden_dim", hidden_dim, "Hidden size of one expert");
     f("num_experts", num_experts, "Number of experts");
@@ -54,20 +54,20 @@ struct GroupedExpertsConfig {
 
 /// The experts behind a router.
 struct RoutedExpertsConfig {
-  Poly<GroupedExpertsConfig> inner_experts;
+  Poly<GroupedExpertsConfig> inner_experts = {};
 
-  void describe(auto& f) { f("inner_experts", inner_experts, "The experts' weights"); }
+  void describe(Fields& f) { f("inner_experts", inner_experts, "The experts' weights"); }
 };
 
 /// A mixture of experts in the place of a feed-forward.
 struct MoEConfig {
   int64_t num_experts = 8;
   std::optional<double> load_balance_coeff = 1e-3;
-  Poly<RouterConfig> router;
-  Poly<RoutedExpertsConfig> routed_experts;
-  Poly<FeedForwardConfig> shared_experts;
+  Poly<RouterConfig> router = {};
+  Poly<RoutedExpertsConfig> routed_experts = {};
+  Poly<FeedForwardConfig> shared_experts = {};
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("num_experts", num_experts, "Number of routed experts");
     f("load_balance_coeff", load_balance_coeff, "Step of the loss-free balancing bias; none turns it off");
     f("router", router, "Chooses experts");

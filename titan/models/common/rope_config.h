@@ -12,7 +12,7 @@ struct RoPEConfig {
   int64_t max_seq_len = 0;
   double theta = 10000.0;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("dim", dim, "Channels of a head");
     f("max_seq_len", max_seq_len, "Positions the model is made for; a longer seq_len is an error");
     f("theta", theta, "Rotary base");
@@ -21,12 +21,12 @@ struct RoPEConfig {
 
 /// Rotates (first half, second half) pairs by a cache [max_seq_len, 2*dim]: cos, then sin.
 struct CosSinRoPEConfig : RoPEConfig {
-  void describe(auto& f) { f.template base<RoPEConfig>(*this); }
+  void describe(Fields& f) { f.base<RoPEConfig>(*this); }
 };
 
 /// The same rotation through complex numbers: a cache [max_seq_len, dim/2] of unit phasors.
 struct ComplexRoPEConfig : RoPEConfig {
-  void describe(auto& f) { f.template base<RoPEConfig>(*this); }
+  void describe(Fields& f) { f.base<RoPEConfig>(*this); }
 };
 
 }  // namespace titan

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +12,7 @@ namespace titan::qwen3 {
 
 /// The Qwen3 architecture: QK-norm, rotate-half RoPE, SwiGLU or a mixture of experts.
 struct Qwen3ModelConfig : ModelConfig {
-  void describe(auto& f) { f.template base<ModelConfig>(*this); }
+  void describe(Fields& f) { f.base<ModelConfig>(*this); }
 };
 
 /// The numbers that make a flavor; hidden_dim is one expert's when num_experts > 0.
@@ -49,8 +48,11 @@ struct ModelOptions {
   std::vector<std::string> converters = {};
 };
 
-/// The names model_registry knows, in the reference's order.
-std::span<const std::string_view> flavors();
+/// The names model_registry knows.
+std::vector<std::string> flavors();
+
+/// The numbers of a flavor. ConfigError with the nearest name and the list when there is no such flavor.
+Qwen3Sizes flavor_sizes(std::string_view flavor);
 
 /// The spec of a flavor. ConfigError with the nearest name and the list when there is no such flavor.
 ModelSpec model_registry(std::string_view flavor, const ModelOptions& options = {});

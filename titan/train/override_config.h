@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "titan/config/fields.h"
+
+namespace titan {
+
+/// Modules whose overrides replace nodes of the tree.
+struct OverrideConfig {
+  std::vector<std::string> imports = {};
+
+  void describe(Fields& f) { f("imports", imports, "Modules whose overrides are applied", Status::refused); }
+};
+
+}  // namespace titan

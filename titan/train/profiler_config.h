@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "titan/config/fields.h"
+
+namespace titan {
+
+/// Traces and memory snapshots.
+struct ProfilerConfig {
+  bool enable_profiling = false;
+  std::string save_traces_folder = "profiling/traces";
+  int64_t profile_freq = 10;
+  int64_t profiler_warmup = 3;
+  int64_t profiler_active = 1;
+  std::optional<int64_t> profiler_repeat = {};
+  std::optional<int64_t> profiler_skip_first = {};
+  std::optional<int64_t> profiler_skip_first_wait = {};
+  bool enable_memory_snapshot = false;
+  std::optional<int64_t> memory_snapshot_freq = {};
+  std::string save_memory_snapshot_folder = "profiling/memory_snapshot";
+  int64_t memory_snapshot_max_entries = 1000000;
+
+  void describe(Fields& f) {
+    f("enable_profiling", enable_profiling, "Write traces", Status::refused);
+    f("save_traces_folder", save_traces_folder, "Folder of the traces, under dump_folder", Status::refused);
+    f("profile_freq", profile_freq, "Steps between traces", Status::refused);
+    f("profiler_warmup", profiler_warmup, "Steps of warm-up before a trace", Status::refused);
+    f("profiler_active", profiler_active, "Steps in a trace", Status::refused);
+    f("profiler_repeat", profiler_repeat, "Number of traces", Status::refused);
+    f("profiler_skip_first", profiler_skip_first, "Cycles skipped at the start", Status::refused);
+    f("profiler_skip_first_wait", profiler_skip_first_wait, "Skip the first cycle's wait", Status::refused);
+    f("enable_memory_snapshot", enable_memory_snapshot, "Write memory snapshots", Status::refused);
+    f("memory_snapshot_freq", memory_snapshot_freq, "Steps between snapshots", Status::refused);
+    f("save_memory_snapshot_folder", save_memory_snapshot_folder,
+      "Folder of the snapshots, under dump_folder", Status::refused);
+    f("memory_snapshot_max_entries", memory_snapshot_max_entries, "Events a snapshot holds", Status::refused);
+  }
+};
+
+}  // namespace titan

@@ -6,11 +6,6 @@
 #include <type_traits>
 #include <typeinfo>
 
-/// Identifies the shared object this code was compiled into; the toolchain gives every one its own.
-extern "C" {
-extern void* __dso_handle [[gnu::visibility("hidden")]];
-}
-
 namespace titan {
 
 class Fields;
@@ -23,6 +18,11 @@ struct TrainerConfig;
 /// look at configurations need no such library.
 template <class C>
 [[gnu::weak, gnu::visibility("default")]] ModulePtr build(const C& config);
+
+namespace detail {
+/// Its address identifies the shared object this code was compiled into: hidden, so every one has its own.
+[[gnu::visibility("hidden")]] inline char shared_object;
+}  // namespace detail
 
 /// What the config library knows about one struct type, without its C++ type. One constant per type.
 struct NodeType {
@@ -124,7 +124,7 @@ consteval auto validate_in_hook() -> void (*)(const void*, const TrainerConfig&)
 /// The constant of type T.
 template <class T>
 inline constexpr NodeType node_type{&typeid(T),
-                                    &__dso_handle,
+                                    &detail::shared_object,
                                     &detail::describe_node<T>,
                                     &detail::create_node<T>,
                                     &detail::clone_node<T>,

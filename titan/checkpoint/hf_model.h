@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "titan/base/json.h"
-#include "titan/checkpoint/hf_name.h"
+#include "titan/nn/hf_name.h"
 
 namespace titan {
 

@@ -12,17 +12,18 @@ namespace titan {
 
 class RoPE;
 
-/// What all layers of one forward share: where each token stands, whom it may see, and the RoPE caches. Made
-/// once a forward, before the layers run, and only read by them.
+/// What one layer needs to know about the rows besides their activations.
+struct LayerContext {
+  at::Tensor rope_cache;    ///< in the form of the layer's RoPE
+  at::Tensor first_key_BT;  ///< int32, see attention()
+};
+
+/// Makes the layers' contexts of one forward: tensors that several layers need are computed once.
 class SequenceContext {
  public:
-  /// `query_start` is the key index of the first query: 0, or the tokens already in a KV cache.
-  explicit SequenceContext(at::Tensor positions_BT, int64_t query_start = 0);
+  explicit SequenceContext(at::Tensor positions_BT) : positions_BT_(std::move(positions_BT)) {}
 
-  /// First visible key of each query, int32 [B, T].
-  const at::Tensor& first_key(AttnMask mask);
-  /// The cache of this RoPE for the positions.
-  const at::Tensor& rope_cache(const RoPE& rope);
+  LayerContext layer(const RoPE& rope, AttnMask mask);
 
  private:
   struct RopeCache {
@@ -32,8 +33,10 @@ class SequenceContext {
     at::Tensor cache;
   };
 
+  at::Tensor rope_cache(const RoPE& rope);
+  at::Tensor first_key(AttnMask mask);
+
   at::Tensor positions_BT_;
-  int64_t query_start_;
   at::Tensor document_first_key_BT_;
   at::Tensor causal_first_key_BT_;
   std::vector<RopeCache> rope_caches_;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "titan/models/common/attention.h"
+#include "titan/models/common/block_config.h"
+#include "titan/models/common/feed_forward.h"
+#include "titan/models/common/language_model.h"
+
+// B batch, T tokens, D dim.
+namespace titan {
+
+/// One pre-norm layer: h = x + attention(attention_norm(x)); h + feed_forward(ffn_norm(h)).
+class TransformerBlock : public Module {
+ public:
+  explicit TransformerBlock(const TransformerBlockConfig& config);
+
+  /// x [B, T, D] -> [B, T, D].
+  at::Tensor forward(const at::Tensor& x_BTD, const LayerContext& context, Recompute recompute) const;
+  /// The same without gradients, for tokens that continue a cached sequence.
+  at::Tensor decode(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot& slot) const;
+
+  const Attention& attention() const { return *attention_; }
+
+ private:
+  at::Tensor run(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot* slot) const;
+  at::Tensor run_in_segments(const at::Tensor& x_BTD, const LayerContext& context) const;
+
+  std::shared_ptr<RMSNorm> attention_norm_;
+  std::shared_ptr<Attention> attention_;
+  std::shared_ptr<RMSNorm> ffn_norm_;
+  std::shared_ptr<FeedForward> feed_forward_;
+};
+
+}  // namespace titan

@@ -1,0 +1,25 @@
+#include "titan/nn/linear.h"
+
+#include <ATen/TensorOperators.h>
+
+#include "titan/ops/linear.h"
+
+namespace titan {
+
+Linear::Linear(const LinearConfig& config) {
+  add_parameter("weight", weight, {config.out_features, config.in_features},
+                {Init::Kind::normal, config.init_std});
+  if (config.bias) add_parameter("bias", bias, {config.out_features}, {Init::Kind::constant, 0.0});
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  const at::Tensor y = linear(x, weight.value);
+  return bias.value.defined() ? y + bias.value.to(y.scalar_type()) : y;
+}
+
+template <>
+ModulePtr build(const LinearConfig& config) {
+  return std::make_shared<Linear>(config);
+}
+
+}  // namespace titan

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "titan/nn/linear_config.h"
+#include "titan/nn/module.h"
+
+namespace titan {
+
+/// y = x Wᵀ (+ b).
+class Linear : public Module {
+ public:
+  explicit Linear(const LinearConfig& config);
+
+  /// x [..., in_features] -> [..., out_features], in x's dtype.
+  virtual at::Tensor forward(const at::Tensor& x) const;
+
+  Parameter weight;  ///< [out_features, in_features]
+  Parameter bias;    ///< [out_features]; no shape where the config has none
+};
+
+}  // namespace titan

@@ -1,0 +1,122 @@
+#include "titan/data/data_files.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "titan/base/error.h"
+#include "titan/base/log.h"
+
+namespace titan {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kFlag = "dataloader.dataset_path";
+constexpr std::string_view kReadable = ".jsonl or .json (JSON lines; also with .gz or .zst behind) and .txt";
+
+bool is_data_name(const std::string& name) {
+  for (const std::string_view end : {".txt", ".parquet"})
+    if (name.ends_with(end)) return true;
+  for (const std::string_view packed : {"", ".gz", ".zst"})
+    for (const std::string_view end : {".jsonl", ".json"})
+      if (name.ends_with(std::string(end).append(packed))) return true;
+  return false;
+}
+
+std::vector<fs::path> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int failure = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+  std::vector<fs::path> paths(found.gl_pathv, found.gl_pathv + (failure ? 0 : found.gl_pathc));
+  ::globfree(&found);
+  if (failure == GLOB_NOMATCH || (failure == 0 && paths.empty()))
+    throw ValueError("{}: no file matches {}", kFlag, pattern);
+  if (failure != 0)
+    throw ValueError("{}: cannot read the folders of {}: {}", kFlag, pattern, std::strerror(errno));
+  std::erase_if(paths, [](const fs::path& p) { return fs::is_directory(p); });
+  if (paths.empty())
+    throw ValueError("{}: {} matches folders only; add the files' names, for example /*.jsonl", kFlag,
+                     pattern);
+  return paths;
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::vector<std::string> others;
+  bool has_folders = false;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) continue;
+    if (entry.is_directory()) {
+      has_folders = true;
+    } else if (is_data_name(name)) {
+      paths.push_back(entry.path());
+    } else {
+      others.push_back(name);
+    }
+  }
+  if (error) throw ValueError("{}: cannot read the folder {}: {}", kFlag, folder.string(), error.message());
+  std::sort(others.begin(), others.end());
+  if (paths.empty()) {
+    throw ValueError(
+        "{}: no data file in {}; readable are {}{}", kFlag, folder.string(), kReadable,
+        has_folders ? "; to read its subfolders, give a glob such as " + (folder / "*" / "*.jsonl").string()
+                    : "");
+  }
+  if (!others.empty())
+    log_info("{} holds {} other file(s), which are not read: {}", folder.string(), others.size(),
+             join(others, ", "));
+  return paths;
+}
+
+}  // namespace
+
+DataFile classify_data_file(const fs::path& path) {
+  std::string name = path.filename().string();
+  DataFile file{.path = path};
+  if (name.ends_with(".gz")) file.compression = Compression::gzip;
+  if (name.ends_with(".zst")) file.compression = Compression::zstd;
+  if (file.compression != Compression::none) name = fs::path(name).stem().string();
+  if (name.ends_with(".jsonl") || name.ends_with(".json")) return file;
+  if (name.ends_with(".txt") && file.compression == Compression::none) {
+    file.format = DataFormat::text;
+    return file;
+  }
+  if (name.ends_with(".parquet"))
+    throw ValueError(
+        "{}: {} is a Parquet file, which titan does not read; docs/data.md shows the two lines that make "
+        "JSON lines of it",
+        kFlag, path.string());
+  throw ValueError("{}: cannot tell what {} holds; readable are {}", kFlag, path.string(), kReadable);
+}
+
+std::vector<DataFile> find_data_files(const std::string& path) {
+  std::vector<fs::path> paths;
+  if (fs::is_directory(path)) {
+    paths = files_in(path);
+  } else if (fs::exists(path)) {
+    paths = {path};
+  } else if (path.find_first_of("*?[") != std::string::npos) {
+    paths = matches_of(path);
+  } else {
+    throw ValueError("{}: {} does not exist (looked from {})", kFlag, path, fs::current_path().string());
+  }
+  std::sort(paths.begin(), paths.end(),
+            [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  std::vector<DataFile> files;
+  for (const auto& file : paths) files.push_back(classify_data_file(file));
+  const auto other = std::find_if(files.begin(), files.end(),
+                                  [&](const DataFile& f) { return f.format != files[0].format; });
+  if (other != files.end())
+    throw ValueError(
+        "{}: {} holds both JSON lines ({}) and text ({}); name one kind by a glob such as *.jsonl", kFlag,
+        path, (files[0].format == DataFormat::json_lines ? files[0] : *other).path.filename().string(),
+        (files[0].format == DataFormat::text ? files[0] : *other).path.filename().string());
+  return files;
+}
+
+}  // namespace titan

@@ -22,7 +22,7 @@ function(titan_isa_sources sources_name)
   set(${sources_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-set(core_layers base config launch data)
+set(core_layers base config launch data recipes)
 set(torch_layers ops nn distributed models checkpoint train)
 list(TRANSFORM core_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE core_globs)
 list(TRANSFORM torch_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE torch_globs)
@@ -30,6 +30,11 @@ list(TRANSFORM torch_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp"
 file(GLOB_RECURSE config_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/titan/*_config.cpp)
 file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS ${core_globs} ${CMAKE_SOURCE_DIR}/apps/titan/commands/*.cpp)
 file(GLOB_RECURSE torch_sources CONFIGURE_DEPENDS ${torch_globs} ${CMAKE_SOURCE_DIR}/apps/titan/torch_commands/*.cpp)
+# Torch-free files of torch layers beside their *_config.cpp: what `titan config` counts, compares and checks.
+list(APPEND config_sources
+  ${CMAKE_SOURCE_DIR}/titan/models/families.cpp
+  ${CMAKE_SOURCE_DIR}/titan/models/common/model_size.cpp
+  ${CMAKE_SOURCE_DIR}/titan/train/check_assets.cpp)
 list(APPEND core_sources ${config_sources})
 list(REMOVE_DUPLICATES core_sources)
 if(config_sources)

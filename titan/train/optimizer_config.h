@@ -34,7 +34,7 @@ struct OptimizerKwargs {
 struct ParamGroupConfig {
   std::string pattern = ".*";
   OptimizerName optimizer_name = OptimizerName::AdamW;
-  OptimizerKwargs optimizer_kwargs;
+  OptimizerKwargs optimizer_kwargs = {};
 
   void describe(Fields& f) {
     f("pattern", pattern,

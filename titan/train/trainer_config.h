@@ -43,28 +43,28 @@ struct AttentionSettingsConfig {
 
 /// Everything about a training run: what a config function returns and `titan train` carries out.
 struct TrainerConfig {
-  ModelSpec model_spec;
+  ModelSpec model_spec = {};
   std::string hf_assets_path = "./tests/assets/tokenizer";
   std::string dump_folder = "./outputs";
   std::optional<DeviceKind> device = {};
-  ProfilerConfig profiler;
-  MetricsConfig metrics;
-  TokenizerConfig tokenizer;
-  DataLoaderConfig dataloader;
-  OptimizerConfig optimizer;
-  LrSchedulerConfig lr_scheduler;
-  TrainingConfig training;
-  AttentionSettingsConfig attention;
-  ParallelismConfig parallelism;
-  CheckpointConfig checkpoint;
+  ProfilerConfig profiler = {};
+  MetricsConfig metrics = {};
+  TokenizerConfig tokenizer = {};
+  DataLoaderConfig dataloader = {};
+  OptimizerConfig optimizer = {};
+  LrSchedulerConfig lr_scheduler = {};
+  TrainingConfig training = {};
+  AttentionSettingsConfig attention = {};
+  ParallelismConfig parallelism = {};
+  CheckpointConfig checkpoint = {};
   Poly<ActivationCheckpointConfig> activation_checkpoint = SelectiveACConfig{};
-  CompileConfig compile;
-  CommConfig comm;
-  ValidatorConfig validator;
-  DebugConfig debug;
-  OverrideConfig override;
-  LossConfig loss;
-  FaultToleranceConfig fault_tolerance;
+  CompileConfig compile = {};
+  CommConfig comm = {};
+  ValidatorConfig validator = {};
+  DebugConfig debug = {};
+  OverrideConfig override = {};
+  LossConfig loss = {};
+  FaultToleranceConfig fault_tolerance = {};
 
   void describe(Fields& f) {
     f("model_spec", model_spec, "The model; set by the config function");

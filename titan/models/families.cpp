@@ -1,0 +1,51 @@
+#include "titan/models/families.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "titan/base/error.h"
+#include "titan/models/qwen3/hf_config.h"
+
+namespace titan {
+
+std::span<const ModelFamily> model_families() {
+  static const std::vector<ModelFamily> families = {
+      {.name = "qwen3",
+       .flavors = &qwen3::flavors,
+       .hf_model_types = {"qwen3", "qwen3_moe"},
+       .from_assets = [](const std::string& assets) { return qwen3::from_assets(assets); },
+       .compare = &qwen3::compare,
+       .hf_config = &qwen3::hf_config},
+  };
+  return families;
+}
+
+const ModelFamily& family_of(const ModelSpec& spec) {
+  std::vector<std::string> known;
+  for (const auto& family : model_families()) {
+    if (family.name == spec.name) return family;
+    known.emplace_back(family.name);
+  }
+  throw ConfigError("model_spec.name \"{}\" is no model family; there is: {}", spec.name, join(known, ", "));
+}
+
+ModelSpec spec_from_assets(const std::string& assets) {
+  const auto path = std::filesystem::path(assets) / "config.json";
+  const Json hf = Json::parse_file(path);
+  const Json* type = hf.find("model_type");
+  if (!type || !type->is_string()) {
+    throw ValueError("{}: \"model_type\" is missing; it says which architecture the weights belong to",
+                     path.string());
+  }
+  std::vector<std::string> known;
+  for (const auto& family : model_families()) {
+    const auto& types = family.hf_model_types;
+    if (std::ranges::find(types, type->as_string()) != types.end()) return family.from_assets(assets);
+    known.insert(known.end(), types.begin(), types.end());
+  }
+  throw ValueError(
+      "{}: model_type \"{}\" is not built yet; there is: {} (docs/add_a_model.md says how to add one)",
+      path.string(), type->as_string(), join(known, ", "));
+}
+
+}  // namespace titan

@@ -48,7 +48,7 @@ struct CheckpointConfig {
   bool create_seed_checkpoint = false;
   bool load_only = false;
 
-  void describe(auto& f) {
+  void describe(Fields& f) {
     f("enable", enable, "Load weights before step 1 and save them after the last step");
     f("folder", folder, "Folder of the step-N folders, under dump_folder");
     f("interval", interval, "Steps between saves; the last step is always saved");

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "titan/checkpoint/checkpoint_config.h"
 #include "titan/checkpoint/hf_model.h"
@@ -39,14 +40,15 @@ class CheckpointManager {
   /// named does not exist.
   std::optional<LoadResult> load(const HfModel& model) const;
 
-  /// Whether load() would read Hugging Face weights from `hf_assets_path`, or save_last() copy its files:
-  /// then its config.json must agree with the model.
-  bool uses_assets() const;
+  /// The folders whose config.json (where there is one) must agree with the model: the one load() reads
+  /// weights from, and the one save_last() copies config.json from.
+  std::vector<std::filesystem::path> folders_with_config() const;
 
   /// Saves step-N as Hugging Face files; false when checkpoints are off or load_only.
   bool save_last(int64_t step, const HfModel& model) const;
 
  private:
+  std::filesystem::path initial_path() const;
   std::optional<LoadResult> load_initial(const HfModel& model) const;
 
   CheckpointConfig config_;

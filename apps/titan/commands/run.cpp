@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <iostream>
 
 #include "apps/titan/commands.h"
@@ -13,6 +14,10 @@ int run_command(CommandFunction* command, std::span<const std::string> args) {
     std::cerr << "titan: error: " << error.what() << std::endl;
     return 2;
   } catch (const ValueError& error) {
+    std::cerr << "titan: error: " << error.what() << std::endl;
+    return 1;
+  } catch (const std::filesystem::filesystem_error& error) {
+    // Its text names the operation, the path and the system's reason.
     std::cerr << "titan: error: " << error.what() << std::endl;
     return 1;
   }

@@ -1,0 +1,149 @@
+#include "titan/checkpoint/manager.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "titan/base/error.h"
+#include "titan/base/file.h"
+#include "titan/base/log.h"
+#include "titan/checkpoint/hf_export.h"
+#include "titan/checkpoint/hf_import.h"
+#include "titan/checkpoint/step_folders.h"
+
+namespace titan {
+namespace {
+
+namespace fs = std::filesystem;
+
+at::ScalarType torch_dtype(ExportDtype dtype) {
+  switch (dtype) {
+    case ExportDtype::float16:
+      return at::kHalf;
+    case ExportDtype::bfloat16:
+      return at::kBFloat16;
+    case ExportDtype::float32:
+      return at::kFloat;
+  }
+  check(false, "every export dtype is listed");
+  return at::kFloat;
+}
+
+std::string_view export_dtype_name(ExportDtype dtype) {
+  for (const auto& [name, value] : names<ExportDtype>) {
+    if (value == dtype) return name;
+  }
+  return "";
+}
+
+class Stopwatch {
+ public:
+  /// "1.23"
+  std::string seconds() const {
+    return fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(), 2);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+void import_and_log(const HfModel& model, const fs::path& path, bool quantized) {
+  log_info("Loading the checkpoint from {}.", path.string());
+  const Stopwatch watch;
+  const ImportReport report = hf_import(model, path, {.quantized = quantized});
+  for (const std::string& note : report.notes) log_info("{}", note);
+  for (const std::string& name : report.ignored) log_info("Not needed and not loaded: {}", name);
+  log_info("Loaded {} tensors, {} bytes; none missing, none unexpected.", report.tensors,
+           with_commas(report.bytes));
+  log_info("Finished loading the checkpoint in {} seconds.", watch.seconds());
+}
+
+bool has_text(const std::optional<std::string>& text) { return text && !text->empty(); }
+
+}  // namespace
+
+CheckpointManager::CheckpointManager(CheckpointConfig config, Paths paths)
+    : config_(std::move(config)), paths_(std::move(paths)), folder_(paths_.dump_folder / config_.folder) {
+  if (!config_.enable) return;
+  log_info("Checkpointing active. Checkpoints will be loaded from and saved to {}", folder_.string());
+  if (config_.load_only) return;
+  require_writable_folder(folder_, "checkpoint.folder");
+  clean_staging(folder_);
+}
+
+std::vector<fs::path> CheckpointManager::folders_with_config() const {
+  std::vector<fs::path> folders;
+  if (!config_.enable) return folders;
+  if (const auto steps = find_steps(folder_); !steps.empty()) {
+    folders.push_back(steps.back().path);
+  } else if (config_.initial_load_in_hf) {
+    folders.push_back(initial_path());
+  }
+  const bool exports = config_.last_save_in_hf && !config_.load_only && !paths_.hf_assets_path.empty();
+  if (exports && !std::ranges::count(folders, paths_.hf_assets_path))
+    folders.push_back(paths_.hf_assets_path);
+  return folders;
+}
+
+fs::path CheckpointManager::initial_path() const {
+  return has_text(config_.initial_load_path) ? fs::path(*config_.initial_load_path) : paths_.hf_assets_path;
+}
+
+std::optional<LoadResult> CheckpointManager::load(const HfModel& model) const {
+  if (!config_.enable) return {};
+  const auto steps = find_steps(folder_);
+  if (steps.empty()) return load_initial(model);
+  const StepFolder& latest = steps.back();
+  if (!latest.in_hf) {
+    throw ValueError(
+        "{} is a native checkpoint, which is not built yet: give another checkpoint.folder or remove it",
+        latest.path.string());
+  }
+  if (has_text(config_.initial_load_path) || config_.initial_load_in_hf) {
+    log_warning(
+        "checkpoint.initial_load_path and initial_load_in_hf are passed over: {} already holds a step of "
+        "this run",
+        folder_.string());
+  }
+  import_and_log(model, latest.path, false);
+  log_warning(
+      "{} holds weights only: training goes on after step {} with a fresh optimizer and data from the "
+      "beginning",
+      latest.path.string(), latest.step);
+  return LoadResult{latest.path, latest.step};
+}
+
+std::optional<LoadResult> CheckpointManager::load_initial(const HfModel& model) const {
+  if (!config_.initial_load_in_hf) {
+    log_info("No checkpoint was provided, this is a fresh start.");
+    return {};
+  }
+  const fs::path path = initial_path();
+  const std::string_view flag =
+      has_text(config_.initial_load_path) ? "--checkpoint.initial_load_path" : "--hf_assets_path";
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    throw ValueError(
+        "{} {} does not exist: it should be a folder with model.safetensors or its shards and index", flag,
+        path.string());
+  }
+  log_info("Loading from HF safetensors from {}: {}", flag, path.string());
+  import_and_log(model, path, config_.initial_load_in_hf_quantized);
+  return LoadResult{path, 0};
+}
+
+bool CheckpointManager::save_last(int64_t step, const HfModel& model) const {
+  if (!config_.enable || config_.load_only) return false;
+  log_info("Saving the checkpoint.");
+  log_info("Saving a model only checkpoint in torch.{} at last step, step {}.",
+           export_dtype_name(config_.export_dtype), step);
+  const Stopwatch watch;
+  hf_export(model, folder_ / format("step-{}", step),
+            {.dtype = torch_dtype(config_.export_dtype),
+             .assets = paths_.hf_assets_path,
+             .tied_head = config_.export_tied_head});
+  log_info("Last step checkpoint completed in {}s", watch.seconds());
+  return true;
+}
+
+}  // namespace titan

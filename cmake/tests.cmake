@@ -45,12 +45,32 @@ titan_unit_tests(unit_torch titan ops nn distributed models checkpoint train)
 
 find_program(TITAN_PYTHON python3 PATHS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
 find_program(TITAN_PYTHON python3)
+
+# titan_script_test(NAME SECONDS PROCESSORS COMMAND...): a test that is a program of its own; PROCESSORS is what it keeps
+# busy, so that ctest runs no more beside it than the machine carries.
+function(titan_script_test name seconds processors)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${seconds} PROCESSORS ${processors}
+    ENVIRONMENT "${titan_test_environment};PYTHONDONTWRITEBYTECODE=1")
+endfunction()
+
 foreach(kind IN ITEMS cli oracle)
   file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${kind}/*_test.py)
   foreach(script IN LISTS scripts)
     get_filename_component(name ${script} NAME)
     string(REGEX REPLACE "_test\\.py$" "" name ${name})
-    add_test(NAME ${kind}.${name} COMMAND ${TITAN_PYTHON} ${script})
-    set_tests_properties(${kind}.${name} PROPERTIES TIMEOUT 600 ENVIRONMENT "${titan_test_environment}")
+    titan_script_test(${kind}.${name} 900 2 ${TITAN_PYTHON} ${script})
   endforeach()
+endforeach()
+
+set(tools ${CMAKE_SOURCE_DIR}/tools)
+titan_script_test(check.layering 60 1 ${TITAN_PYTHON} ${tools}/check_layering.py)
+titan_script_test(check.words 60 1 ${TITAN_PYTHON} ${tools}/check_words.py)
+titan_script_test(check.format 120 1 ${tools}/check_format.sh)
+titan_script_test(check.headers 900 2 ${TITAN_PYTHON} ${tools}/check_headers.py ${CMAKE_BINARY_DIR})
+
+file(GLOB documents CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/docs/*.md)
+foreach(document IN LISTS documents)
+  get_filename_component(name ${document} NAME_WE)
+  titan_script_test(docs.${name} 900 2 ${TITAN_PYTHON} ${tools}/run_docs.py ${document} ${CMAKE_BINARY_DIR})
 endforeach()

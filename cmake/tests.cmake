@@ -40,7 +40,7 @@ endfunction()
 
 set(titan_test_environment
   "TITAN=${CMAKE_BINARY_DIR}/bin/titan;TITAN_SOURCE_DIR=${CMAKE_SOURCE_DIR};TITAN_BUILD_DIR=${CMAKE_BINARY_DIR}")
-titan_unit_tests(unit_core titan_core base config launch data)
+titan_unit_tests(unit_core titan_core base config launch data recipes)
 titan_unit_tests(unit_torch titan ops nn distributed models checkpoint train)
 
 find_program(TITAN_PYTHON python3 PATHS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)

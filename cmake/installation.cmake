@@ -1,6 +1,6 @@
-# `cmake --install` makes a copy that runs from anywhere: bin/titan, lib/, include/titan, share/titan/assets.
+# `cmake --install` makes a copy that runs from anywhere: bin/titan, lib/, include/titan (user modules compile against
+# it), share/titan (the bundled data).
 
-include(GNUInstallDirs)
 set(installed)
 foreach(target IN ITEMS titan_core titan titan_program)
   if(TARGET ${target})
@@ -11,6 +11,5 @@ if(installed)
   install(TARGETS ${installed} RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/titan DESTINATION include FILES_MATCHING PATTERN "*.h")
-if(EXISTS ${CMAKE_SOURCE_DIR}/assets)
-  install(DIRECTORY ${CMAKE_SOURCE_DIR}/assets DESTINATION share/titan)
-endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/tests/assets DESTINATION share/titan/tests OPTIONAL)
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/titan)

@@ -22,6 +22,12 @@ if(NOT titan_gomp)
   set(titan_gomp gomp)
 endif()
 list(GET titan_gomp 0 titan_gomp)
+set(titan_torch_rpath ${TITAN_TORCH_DIR}/lib)
+if(IS_ABSOLUTE ${titan_gomp})
+  get_filename_component(titan_gomp_folder ${titan_gomp} DIRECTORY)
+  list(APPEND titan_torch_rpath ${titan_gomp_folder})
+  list(REMOVE_DUPLICATES titan_torch_rpath)
+endif()
 
 add_library(titan_torch_api INTERFACE)
 target_include_directories(titan_torch_api SYSTEM INTERFACE

@@ -35,10 +35,13 @@ ALLOWED = {
     "checkpoint": DISTRIBUTED,
     "data": DISTRIBUTED,
     "train": DISTRIBUTED | {"models", "checkpoint", "data"},
+    "recipes": DISTRIBUTED | {"models", "checkpoint", "data", "train"},
     "neuron/rt": BASE,
     "neuron/torch": BASE | {"neuron/rt"},
 }
-TORCH_FREE_LAYERS = ("titan/base/", "titan/config/", "titan/launch/", "titan/data/", "titan/nki/", "titan/neuron/rt/")
+TORCH_FREE_LAYERS = tuple(
+    f"titan/{layer}/" for layer in ("base", "config", "launch", "data", "recipes", "nki", "neuron/rt")
+)
 TORCH_FREE_FILES = re.compile(r"_config\.(h|cpp)$|^apps/titan/(main\.cpp|commands\.h|commands/)|^titan/recipes\.h$")
 
 FORBIDDEN = re.compile(r"^(torch/torch\.h|torch/nn.*|torch/csrc/api/include/torch/(torch\.h|nn.*)|ATen/ATen\.h)$")
@@ -132,7 +135,7 @@ def check_text(path, text):
         problems.append(f"{path}: no #pragma once")
     if re.search(r"^\s*using namespace", text, re.M) and path.endswith(".h"):
         problems.append(f"{path}: a using-directive in a header")
-    if path.startswith("titan/train/") and re.search(r"titan/models/(?!common/)", text):
+    if path.startswith("titan/train/") and re.search(r"titan/models/(?!common/)\w+/", text):
         problems.append(f"{path}: train/ must not name a model")
     return problems
 

@@ -157,6 +157,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   if (const auto bad = find_invalid_utf8(text))
     throw ValueError("the text is not UTF-8: the byte at offset {} does not belong there", *bad);
   std::vector<int32_t> ids;
+  ids.reserve(text.size() / 4 + 16);
   const auto& before = parts_->post_processor.before();
   const auto& after = parts_->post_processor.after();
   const auto has = [&](const std::vector<int32_t>& list, int32_t id) {

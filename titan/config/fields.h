@@ -43,6 +43,7 @@ struct Named {
 template <class E>
 inline constexpr auto names = nullptr;
 
+/// What a member is. The first row are leaves: one value with a text form.
 enum class Kind {
   boolean,
   integer,
@@ -63,6 +64,8 @@ enum class Kind {
 /// One type of member, without its C++ type. The functions that a kind does not need are null.
 struct MemberType {
   Kind kind;
+  const std::type_info* info = nullptr;
+  void (*copy)(void* to, const void* from) = nullptr;  ///< null for Kind::slot, which is copied as a Slot
   // choice
   size_t num_choices = 0;
   std::string_view (*choice_name)(size_t index) = nullptr;
@@ -88,37 +91,44 @@ namespace detail {
 template <class T>
 struct MemberTypeOf;  // the member types that a config struct may have; others are compile errors here
 
+template <class T>
+constexpr MemberType member_of_kind(Kind kind) {
+  return {.kind = kind, .info = &typeid(T), .copy = [](void* to, const void* from) {
+            *static_cast<T*>(to) = *static_cast<const T*>(from);
+          }};
+}
+
 template <>
 struct MemberTypeOf<bool> {
-  static constexpr MemberType value{.kind = Kind::boolean};
+  static constexpr MemberType value = member_of_kind<bool>(Kind::boolean);
 };
 template <>
 struct MemberTypeOf<int64_t> {
-  static constexpr MemberType value{.kind = Kind::integer};
+  static constexpr MemberType value = member_of_kind<int64_t>(Kind::integer);
 };
 template <>
 struct MemberTypeOf<double> {
-  static constexpr MemberType value{.kind = Kind::number};
+  static constexpr MemberType value = member_of_kind<double>(Kind::number);
 };
 template <>
 struct MemberTypeOf<std::string> {
-  static constexpr MemberType value{.kind = Kind::text};
+  static constexpr MemberType value = member_of_kind<std::string>(Kind::text);
 };
 template <>
 struct MemberTypeOf<std::vector<std::string>> {
-  static constexpr MemberType value{.kind = Kind::texts};
+  static constexpr MemberType value = member_of_kind<std::vector<std::string>>(Kind::texts);
 };
 template <>
 struct MemberTypeOf<std::vector<std::vector<std::string>>> {
-  static constexpr MemberType value{.kind = Kind::text_lists};
+  static constexpr MemberType value = member_of_kind<std::vector<std::vector<std::string>>>(Kind::text_lists);
 };
 template <>
 struct MemberTypeOf<std::vector<int64_t>> {
-  static constexpr MemberType value{.kind = Kind::integers};
+  static constexpr MemberType value = member_of_kind<std::vector<int64_t>>(Kind::integers);
 };
 template <>
 struct MemberTypeOf<std::vector<double>> {
-  static constexpr MemberType value{.kind = Kind::numbers};
+  static constexpr MemberType value = member_of_kind<std::vector<double>>(Kind::numbers);
 };
 
 template <class E>
@@ -126,29 +136,39 @@ template <class E>
 struct MemberTypeOf<E> {
   static_assert(!std::is_same_v<decltype(names<E>), const std::nullptr_t>,
                 "specialise titan::names for this enum");
-  static constexpr MemberType value{
-      .kind = Kind::choice,
-      .num_choices = names<E>.size(),
-      .choice_name = [](size_t i) { return names<E>[i].name; },
-      .choice_value = [](size_t i) { return static_cast<int64_t>(names<E>[i].value); },
-      .get_choice = [](const void* m) { return static_cast<int64_t>(*static_cast<const E*>(m)); },
-      .set_choice = [](void* m, int64_t v) { *static_cast<E*>(m) = static_cast<E>(v); }};
+  static constexpr MemberType value = [] {
+    MemberType type = member_of_kind<E>(Kind::choice);
+    type.num_choices = names<E>.size();
+    type.choice_name = [](size_t i) { return names<E>[i].name; };
+    type.choice_value = [](size_t i) { return static_cast<int64_t>(names<E>[i].value); };
+    type.get_choice = [](const void* m) { return static_cast<int64_t>(*static_cast<const E*>(m)); };
+    type.set_choice = [](void* m, int64_t v) { *static_cast<E*>(m) = static_cast<E>(v); };
+    return type;
+  }();
 };
 
 template <class T>
 struct MemberTypeOf<std::optional<T>> {
-  using O = std::optional<T>;
-  static constexpr MemberType value{
-      .kind = Kind::optional,
-      .inner = &MemberTypeOf<T>::value,
-      .value = [](void* m) -> void* { return *static_cast<O*>(m) ? &**static_cast<O*>(m) : nullptr; },
-      .emplace = [](void* m) -> void* { return &static_cast<O*>(m)->emplace(); },
-      .reset = [](void* m) { static_cast<O*>(m)->reset(); }};
+  static constexpr MemberType value = [] {
+    using Optional = std::optional<T>;
+    MemberType type = member_of_kind<Optional>(Kind::optional);
+    type.inner = &MemberTypeOf<T>::value;
+    type.value = [](void* m) -> void* {
+      return *static_cast<Optional*>(m) ? &**static_cast<Optional*>(m) : nullptr;
+    };
+    type.emplace = [](void* m) -> void* { return &static_cast<Optional*>(m)->emplace(); };
+    type.reset = [](void* m) { static_cast<Optional*>(m)->reset(); };
+    return type;
+  }();
 };
 
 template <Described T>
 struct MemberTypeOf<T> {
-  static constexpr MemberType value{.kind = Kind::node, .type = &node_type<T>};
+  static constexpr MemberType value = [] {
+    MemberType type = member_of_kind<T>(Kind::node);
+    type.type = &node_type<T>;
+    return type;
+  }();
 };
 
 template <class B>
@@ -162,22 +182,27 @@ constexpr std::span<const Alternative> alternatives_of() {
 
 template <class B>
 struct MemberTypeOf<Poly<B>> {
-  static constexpr MemberType value{
-      .kind = Kind::slot, .type = &node_type<B>, .alternatives = alternatives_of<B>()};
+  static constexpr MemberType value{.kind = Kind::slot,
+                                    .info = &typeid(Poly<B>),
+                                    .type = &node_type<B>,
+                                    .alternatives = alternatives_of<B>()};
 };
 
 template <class V>
-inline constexpr MemberType list_type{
-    .kind = Kind::nodes,
-    .size = [](const void* m) { return static_cast<const V*>(m)->size(); },
-    .resize = [](void* m, size_t n) { static_cast<V*>(m)->resize(n); },
-    .at = [](void* m, size_t i) -> void* { return &(*static_cast<V*>(m))[i]; }};
+constexpr MemberType list_of_kind(Kind kind) {
+  MemberType type = member_of_kind<V>(kind);
+  type.size = [](const void* m) { return static_cast<const V*>(m)->size(); };
+  type.resize = [](void* m, size_t n) { static_cast<V*>(m)->resize(n); };
+  return type;
+}
 
 template <Described T>
 struct MemberTypeOf<std::vector<T>> {
   static constexpr MemberType value = [] {
-    MemberType type = list_type<std::vector<T>>;
+    using List = std::vector<T>;
+    MemberType type = list_of_kind<List>(Kind::nodes);
     type.type = &node_type<T>;
+    type.at = [](void* m, size_t i) -> void* { return &(*static_cast<List*>(m))[i]; };
     return type;
   }();
 };
@@ -185,14 +210,11 @@ struct MemberTypeOf<std::vector<T>> {
 template <class B>
 struct MemberTypeOf<std::vector<Poly<B>>> {
   static constexpr MemberType value = [] {
-    MemberType type = list_type<std::vector<Poly<B>>>;
-    type.kind = Kind::slots;
+    using List = std::vector<Poly<B>>;
+    MemberType type = list_of_kind<List>(Kind::slots);
     type.type = &node_type<B>;
     type.alternatives = alternatives_of<B>();
-    // A Slot is reached through its own type: Poly<B>* and Slot* need not be equal.
-    type.at = [](void* m, size_t i) -> void* {
-      return static_cast<Slot*>(&(*static_cast<std::vector<Poly<B>>*>(m))[i]);
-    };
+    type.at = [](void* m, size_t i) -> void* { return static_cast<Slot*>(&(*static_cast<List*>(m))[i]); };
     return type;
   }();
 };

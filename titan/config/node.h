@@ -5,6 +5,7 @@
 #include <string>
 #include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 namespace titan {
 
@@ -33,6 +34,7 @@ struct NodeType {
   void* (*create)();
   void* (*clone)(const void* node);
   void (*destroy)(void* node);
+  void (*assign)(void* to, const void* from);
   ModulePtr (*build)(const void* node);
   void (*validate)(const void* node);                           ///< null: none
   void (*validate_in)(const void* node, const TrainerConfig&);  ///< null: none
@@ -99,6 +101,11 @@ void destroy_node(void* node) {
 }
 
 template <class T>
+void assign_node(void* to, const void* from) {
+  *static_cast<T*>(to) = *static_cast<const T*>(from);
+}
+
+template <class T>
 ModulePtr build_node(const void* node);
 
 template <class T>
@@ -129,6 +136,7 @@ inline constexpr NodeType node_type{&typeid(T),
                                     &detail::create_node<T>,
                                     &detail::clone_node<T>,
                                     &detail::destroy_node<T>,
+                                    &detail::assign_node<T>,
                                     &detail::build_node<T>,
                                     detail::validate_hook<T>(),
                                     detail::validate_in_hook<T>()};
@@ -141,6 +149,29 @@ ModulePtr detail::build_node(const void* node) {
   require_builder(reinterpret_cast<void (*)()>(make), node_type<T>);
   return make(*static_cast<const T*>(node));
 }
+
+/// An owned struct of any type.
+class AnyNode {
+ public:
+  AnyNode() = default;
+  /// A new struct with the defaults of `type`.
+  explicit AnyNode(const NodeType& type) : node_{type.create(), &type} {}
+  template <Described T>
+  explicit AnyNode(T value) : node_{new T(std::move(value)), &node_type<T>} {}
+  AnyNode(AnyNode&& other) noexcept : node_(std::exchange(other.node_, {})) {}
+  AnyNode& operator=(AnyNode&& other) noexcept {
+    std::swap(node_, other.node_);
+    return *this;
+  }
+  ~AnyNode() {
+    if (node_) node_.type->destroy(node_.data);
+  }
+
+  Node node() const { return node_; }
+
+ private:
+  Node node_;
+};
 
 /// A view of `config`. The view of a const struct must only be read.
 template <Described T>

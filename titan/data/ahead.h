@@ -12,12 +12,11 @@
 namespace titan {
 
 /// Calls `make` on a thread of its own, up to `depth` results ahead of the reader; with depth 0, on the
-/// reader's. Results come in order. Nothing, or an exception, is the last result: every later call gives it
-/// again.
+/// reader's. Results come in order. An exception is the last result: every later call throws it again.
 template <class T>
 class Ahead {
  public:
-  Ahead(size_t depth, std::function<std::optional<T>()> make) : depth_(depth), make_(std::move(make)) {
+  Ahead(size_t depth, std::function<T()> make) : depth_(depth), make_(std::move(make)) {
     if (depth_ > 0) thread_ = std::thread([this] { run(); });
   }
   Ahead(const Ahead&) = delete;
@@ -32,15 +31,12 @@ class Ahead {
     if (thread_.joinable()) thread_.join();
   }
 
-  std::optional<T> next() {
+  T next() {
     if (depth_ == 0) return make_();
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !ready_.empty() || ended_; });
-    if (ready_.empty()) {
-      if (error_) std::rethrow_exception(error_);
-      return std::nullopt;
-    }
-    std::optional<T> result(std::move(ready_.front()));
+    changed_.wait(lock, [&] { return !ready_.empty() || error_; });
+    if (ready_.empty()) std::rethrow_exception(error_);
+    T result(std::move(ready_.front()));
     ready_.pop_front();
     changed_.notify_all();
     return result;
@@ -48,38 +44,31 @@ class Ahead {
 
  private:
   void run() {
-    while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
-        if (stop_) return;
-      }
+    std::unique_lock lock(mutex_);
+    while (!error_) {
+      changed_.wait(lock, [&] { return stop_ || ready_.size() < depth_; });
+      if (stop_) return;
+      lock.unlock();
       std::optional<T> result;
       std::exception_ptr error;
       try {
-        result = make_();
+        result.emplace(make_());
       } catch (...) {  // every error belongs to the reader, who rethrows it
         error = std::current_exception();
       }
-      const std::lock_guard lock(mutex_);
-      if (result) {
-        ready_.push_back(std::move(*result));
-      } else {
-        ended_ = true;
-        error_ = error;
-      }
+      lock.lock();
+      if (result) ready_.push_back(std::move(*result));
+      error_ = error;
       changed_.notify_all();
-      if (ended_) return;
     }
   }
 
   const size_t depth_;
-  std::function<std::optional<T>()> make_;
+  std::function<T()> make_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> ready_;
   std::exception_ptr error_;
-  bool ended_ = false;
   bool stop_ = false;
   std::thread thread_;
 };

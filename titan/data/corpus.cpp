@@ -1,7 +1,5 @@
 #include "titan/data/corpus.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -47,9 +45,12 @@ int64_t size_of(const fs::path& path) {
 }
 
 void add_identity(Fingerprint& key, const fs::path& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) throw ValueError("cannot read {}: {}", path.string(), error.message());
   key.add(titan::absolute(path));
   key.add(static_cast<uint64_t>(size_of(path)));
-  key.add(static_cast<uint64_t>(fs::last_write_time(path).time_since_epoch().count()));
+  key.add(static_cast<uint64_t>(time.time_since_epoch().count()));
 }
 
 /// Makes `target` by `write(temporary name)` unless it exists; one process of the machine does it, the others
@@ -59,14 +60,15 @@ void make_once(const fs::path& target, Write write) {
   if (fs::exists(target)) return;
   const FileLock lock(target.string() + ".lock");
   if (fs::exists(target)) return;
-  const fs::path temporary = target.string() + format(".{}.tmp", ::getpid());
+  const fs::path temporary = target.string() + ".tmp";  // one left by a killed process is written over
+  std::error_code error;
   try {
     write(temporary);
     sync_to_disk(temporary);
-    fs::rename(temporary, target);
+    fs::rename(temporary, target, error);
+    if (error) throw ValueError("cannot write {}: {}", target.string(), error.message());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
+    fs::remove(temporary, error);
     throw;
   }
 }
@@ -136,7 +138,7 @@ void index_text(const DataFile& file, int64_t begin, IndexWriter& index) {
 }  // namespace
 
 Corpus::Corpus(std::vector<DataFile> files, std::string text_key)
-    : files_(std::move(files)), text_key_(std::move(text_key)), index_("/dev/null") {
+    : files_(std::move(files)), text_key_(std::move(text_key)) {
   check(!files_.empty(), "a corpus has files");
   unpack_files();
   begins_.push_back(0);
@@ -185,9 +187,9 @@ void Corpus::open_index() {
     }
     index.finish(begins_.back());
   });
-  index_ = FileReader(path);
+  index_.emplace(path);
   IndexHeader header;
-  index_.read(0, &header, sizeof header);
+  index_->read(0, &header, sizeof header);
   if (std::memcmp(header.magic, IndexHeader{}.magic, sizeof header.magic) != 0 ||
       header.total_bytes != begins_.back() ||
       size_of(path) != static_cast<int64_t>(sizeof header) + 8 * (header.num_documents + 1))
@@ -216,7 +218,7 @@ const FileReader& Corpus::reader(size_t file) {
 std::string Corpus::text(int64_t document) {
   check(document >= 0 && document < num_documents_, "the document is in the corpus");
   int64_t range[2];
-  index_.read(static_cast<int64_t>(sizeof(IndexHeader)) + 8 * document, range, sizeof range);
+  index_->read(static_cast<int64_t>(sizeof(IndexHeader)) + 8 * document, range, sizeof range);
   if (range[0] == range[1]) return {};  // an empty .txt file
   const size_t file = file_of(range[0]);
   std::string content(static_cast<size_t>(std::min(range[1], begins_[file + 1]) - range[0]), '\0');

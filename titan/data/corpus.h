@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +40,7 @@ class Corpus {
   std::string text_key_;
   std::vector<std::filesystem::path> plain_;  ///< the file itself, or its unpacked copy
   std::vector<int64_t> begins_;  ///< of each file, were all written one behind the other; and the end
-  FileReader index_;
+  std::optional<FileReader> index_;
   int64_t num_documents_ = 0;
   uint64_t fingerprint_ = 0;
   std::vector<std::pair<size_t, FileReader>> open_;  ///< most recently used last

@@ -36,7 +36,8 @@ std::vector<fs::path> matches_of(const std::string& pattern) {
     throw ValueError("{}: no file matches {}", kFlag, pattern);
   if (failure != 0)
     throw ValueError("{}: cannot read the folders of {}: {}", kFlag, pattern, std::strerror(errno));
-  std::erase_if(paths, [](const fs::path& p) { return fs::is_directory(p); });
+  std::error_code ignored;  // what cannot be looked at is named when it is opened
+  std::erase_if(paths, [&](const fs::path& p) { return fs::is_directory(p, ignored); });
   if (paths.empty())
     throw ValueError("{}: {} matches folders only; add the files' names, for example /*.jsonl", kFlag,
                      pattern);
@@ -96,14 +97,18 @@ DataFile classify_data_file(const fs::path& path) {
 
 std::vector<DataFile> find_data_files(const std::string& path) {
   std::vector<fs::path> paths;
-  if (fs::is_directory(path)) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) {
     paths = files_in(path);
-  } else if (fs::exists(path)) {
+  } else if (fs::exists(status)) {
     paths = {path};
   } else if (path.find_first_of("*?[") != std::string::npos) {
     paths = matches_of(path);
-  } else {
+  } else if (status.type() == fs::file_type::not_found) {
     throw ValueError("{}: {} does not exist (looked from {})", kFlag, path, fs::current_path().string());
+  } else {
+    throw ValueError("{}: cannot read {}: {}", kFlag, path, error.message());
   }
   std::sort(paths.begin(), paths.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });

@@ -81,13 +81,13 @@ FileLock::FileLock(const std::filesystem::path& path) {
                      path.string(), std::strerror(errno));
   while (::flock(descriptor_, LOCK_EX) != 0) {
     if (errno == EINTR) continue;
-    // Some network file systems have no locks; without one the worst is that two processes do the same work.
-    break;
+    const std::string reason = std::strerror(errno);
+    ::close(descriptor_);
+    throw ValueError("cannot lock {}: {}; set TITAN_CACHE_DIR to a folder on a local disk", path.string(),
+                     reason);
   }
 }
 
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
+FileLock::~FileLock() { ::close(descriptor_); }
 
 }  // namespace titan

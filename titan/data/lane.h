@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "titan/data/corpus.h"
@@ -27,6 +28,7 @@ struct LanePosition {
 
 /// What is the same for all lanes of a loader. Borrowed by the lanes.
 struct LaneSource {
+  std::string name;  ///< for messages
   Corpus corpus;
   DocumentEncoder encode;
   int64_t num_lanes = 1;

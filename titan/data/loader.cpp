@@ -34,7 +34,8 @@ const LoaderOptions& checked(const LoaderOptions& options) {
 LaneSource open_source(const DataLoaderConfig& config, DocumentEncoder encode) {
   Dataset dataset = find_dataset(config);
   log_info("Preparing {} dataset from {}", dataset.name, dataset.shown_path);
-  LaneSource source{.corpus = Corpus(std::move(dataset.files), config.text_key),
+  LaneSource source{.name = format("the data set {} ({})", dataset.name, dataset.shown_path),
+                    .corpus = Corpus(std::move(dataset.files), config.text_key),
                     .encode = std::move(encode),
                     .num_lanes = 1,
                     .seed = config.seed,
@@ -49,7 +50,7 @@ LaneSource open_source(const DataLoaderConfig& config, DocumentEncoder encode) {
 
 struct DataLoader::Impl {
   struct Item {
-    Batch batch;
+    std::optional<Batch> batch;
     StreamPosition behind;
   };
 
@@ -73,16 +74,14 @@ struct DataLoader::Impl {
 
   std::optional<Batch> next() {
     if (!ahead) {
-      ahead.emplace(depth, [this]() -> std::optional<Item> {
+      ahead.emplace(depth, [this] {
         auto batch = stream.next();
-        if (!batch) return std::nullopt;
-        return Item{std::move(*batch), stream.position()};
+        return Item{std::move(batch), stream.position()};
       });
     }
-    auto item = ahead->next();
-    if (!item) return std::nullopt;
-    behind = std::move(item->behind);
-    return std::move(item->batch);
+    Item item = ahead->next();
+    behind = std::move(item.behind);
+    return std::move(item.batch);
   }
 
   void go_to(const StreamPosition& position) {

@@ -17,8 +17,8 @@ RowStream::RowStream(LaneSource& source, const LoaderOptions& options) : source_
   for (int64_t lane = 0; lane < source.num_lanes; ++lane)
     if (Lane(source, lane).has_tokens()) active_.push_back(lane);
   if (active_.empty()) {
-    throw ValueError("the data set has no usable token: none of its {} documents has two tokens or more",
-                     source.corpus.num_documents());
+    throw ValueError("{} has no usable token: it holds {} documents, none with two tokens or more",
+                     source.name, source.corpus.num_documents());
   }
   const int64_t step = std::gcd(options.dp_world, num_active_lanes());
   for (int64_t slot = options.dp_rank % step; slot < num_active_lanes(); slot += step) {
@@ -39,9 +39,16 @@ void RowStream::advance(OwnLane& own, int64_t rows) {
   for (; own.rows < rows; ++own.rows) own.lane.skip(options_.seq_len);
 }
 
+void RowStream::finish_batch() {
+  rows_ += options_.local_batch_size * options_.dp_world;
+  for (OwnLane& own : lanes_) advance(own, rows_before(rows_, own.slot));
+}
+
 std::optional<Batch> RowStream::next() {
-  if (std::all_of(lanes_.begin(), lanes_.end(), [](OwnLane& own) { return own.lane.at_end(); }))
+  if (std::all_of(lanes_.begin(), lanes_.end(), [](OwnLane& own) { return own.lane.at_end(); })) {
+    finish_batch();
     return std::nullopt;
+  }
   Batch batch{.rows = options_.local_batch_size, .seq_len = options_.seq_len};
   const auto size = static_cast<size_t>(batch.rows * batch.seq_len);
   for (auto* values : {&batch.input_ids, &batch.labels, &batch.positions}) values->resize(size);
@@ -55,8 +62,7 @@ std::optional<Batch> RowStream::next() {
                    std::span(batch.positions).subspan(i * seq_len, seq_len)});
     ++own.rows;
   }
-  rows_ += batch.rows * options_.dp_world;
-  for (OwnLane& own : lanes_) advance(own, rows_before(rows_, own.slot));
+  finish_batch();
   return batch;
 }
 

@@ -49,6 +49,8 @@ class RowStream {
   };
 
   void advance(OwnLane& own, int64_t rows);
+  /// Goes past the rows of one batch on all ranks; also where this rank has none left, since the others may.
+  void finish_batch();
   /// Rows below `row` that come from the lane in `slot`.
   int64_t rows_before(int64_t row, int64_t slot) const;
 

@@ -1,0 +1,7 @@
+#include <immintrin.h>
+
+#include "titan/ops/kernels/kernels.h"
+
+namespace titan::isa_avx512 {
+#include "titan/ops/kernels/table.inc"
+}  // namespace titan::isa_avx512

@@ -63,4 +63,7 @@ inline constexpr auto alternatives<ActivationCheckpointConfig> = std::to_array<A
      {"full", &node_type<FullACConfig>, "Keep each block's input only"},
      {"memory-budget", &node_type<MemoryBudgetACConfig>, "Keep what fits a budget", Status::refused}});
 
+/// A slot that holds the reference's default, selective.
+Poly<ActivationCheckpointConfig> default_activation_checkpoint();
+
 }  // namespace titan

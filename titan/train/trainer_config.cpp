@@ -51,6 +51,8 @@ void validate_model(const TrainerConfig& config) {
 
 }  // namespace
 
+Poly<ActivationCheckpointConfig> default_activation_checkpoint() { return SelectiveACConfig{}; }
+
 OptimizerConfig default_adamw(double lr) {
   ParamGroupConfig group;
   group.optimizer_kwargs.lr = lr;

@@ -57,7 +57,7 @@ struct TrainerConfig {
   AttentionSettingsConfig attention = {};
   ParallelismConfig parallelism = {};
   CheckpointConfig checkpoint = {};
-  Poly<ActivationCheckpointConfig> activation_checkpoint = SelectiveACConfig{};
+  Poly<ActivationCheckpointConfig> activation_checkpoint = default_activation_checkpoint();
   CompileConfig compile = {};
   CommConfig comm = {};
   ValidatorConfig validator = {};

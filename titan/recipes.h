@@ -9,7 +9,10 @@
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/base/strings.h"
+#include "titan/config/derive.h"
 #include "titan/config/fields.h"
+#include "titan/config/override.h"
+#include "titan/config/walk.h"
 #include "titan/recipes/qwen3.h"
 #include "titan/train/trainer_config.h"
 

@@ -1,7 +1,12 @@
 #include "titan/recipes/qwen3.h"
 
+#include "titan/base/file.h"
+
 namespace titan::qwen3 {
 namespace {
+
+/// The 2,048-id tokenizer that titan ships: the reference's ./tests/assets/tokenizer, found from any folder.
+std::string bundled_tokenizer() { return (share_folder() / "tests/assets/tokenizer").string(); }
 
 /// What the reference's functions share.
 TrainerConfig recipe(std::string_view flavor, std::string assets, double lr) {
@@ -37,6 +42,7 @@ TrainerConfig long_pretraining(std::string_view flavor, int64_t local_batch_size
 TrainerConfig qwen3_demo() {
   TrainerConfig config;
   config.model_spec = model_registry("demo");
+  config.hf_assets_path = bundled_tokenizer();
   config.metrics.log_freq = 10;
   config.optimizer = default_adamw(3e-3);
   config.lr_scheduler.warmup_steps = 20;
@@ -57,7 +63,7 @@ TrainerConfig qwen3_demo() {
 }
 
 TrainerConfig qwen3_debugmodel() {
-  TrainerConfig config = recipe("debugmodel", "./tests/assets/tokenizer", 8e-4);
+  TrainerConfig config = recipe("debugmodel", bundled_tokenizer(), 8e-4);
   config.metrics.log_freq = 1;
   config.lr_scheduler.warmup_steps = 2;
   config.lr_scheduler.decay_ratio = 0.8;
@@ -75,7 +81,7 @@ TrainerConfig qwen3_debugmodel_non_fused_qkv() {
 }
 
 TrainerConfig qwen3_moe_debug() {
-  TrainerConfig config = recipe("debugmodel_moe", "./tests/assets/tokenizer", 3e-4);
+  TrainerConfig config = recipe("debugmodel_moe", bundled_tokenizer(), 3e-4);
   config.metrics.log_freq = 1;
   config.lr_scheduler.warmup_steps = 2;
   config.training.local_batch_size = 4;

@@ -11,7 +11,7 @@ namespace titan {
 struct OverrideConfig {
   std::vector<std::string> imports = {};
 
-  void describe(Fields& f) { f("imports", imports, "Modules whose overrides are applied", Status::refused); }
+  void describe(Fields& f) { f("imports", imports, "Modules whose overrides are applied"); }
 };
 
 }  // namespace titan

@@ -19,7 +19,7 @@ using FileTensor = SafetensorsFolder::Entry;
 constexpr std::string_view kModelPrefix = "model.";
 
 /// One tensor of the model and the file's tensors that fill it.
-struct Match {
+struct FileMatch {
   const NamedTensor* target;
   const FileTensor* source;
   const FileTensor* scale = nullptr;
@@ -42,10 +42,10 @@ class ImportPlan {
     refuse_missing();
     if (model.tied) check_second_copy();
     refuse_unexpected();
-    for (Match& match : matches_) check_fit(match);
+    for (FileMatch& match : matches_) check_fit(match);
   }
 
-  const std::vector<Match>& matches() const { return matches_; }
+  const std::vector<FileMatch>& matches() const { return matches_; }
   ImportReport report;
 
  private:
@@ -112,7 +112,7 @@ class ImportPlan {
   }
 
   void refuse_unexpected() {
-    for (const Match& match : matches_) {
+    for (const FileMatch& match : matches_) {
       if (const auto* scale = scale_of(*match.source)) used_.insert(scale->view);
     }
     std::vector<std::string> unexpected;
@@ -134,7 +134,7 @@ class ImportPlan {
                                          : nullptr;
   }
 
-  void check_fit(Match& match) const {
+  void check_fit(FileMatch& match) const {
     const TensorView& view = *match.source->view;
     const std::string place = match.source->file->path().string();
     const auto target = match.target->tensor.sizes();
@@ -172,7 +172,7 @@ class ImportPlan {
   const SafetensorsFolder& files_;
   bool quantized_;
   std::unordered_map<std::string, std::string> hf_names_;
-  std::vector<Match> matches_;
+  std::vector<FileMatch> matches_;
   std::vector<std::string> missing_;
   std::unordered_set<const TensorView*> used_;
 };
@@ -184,7 +184,7 @@ ImportReport hf_import(const HfModel& model, const std::filesystem::path& path,
   const SafetensorsFolder files(path);
   ImportPlan plan(model, files, options.quantized);
   ImportReport report = std::move(plan.report);
-  for (const Match& match : plan.matches()) {
+  for (const FileMatch& match : plan.matches()) {
     const TensorView& view = *match.source->view;
     if (match.scale) {
       dequantize_into(view, *match.scale->view, match.target->tensor);

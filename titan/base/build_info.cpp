@@ -13,6 +13,7 @@ const BuildInfo& build_info() {
       .compiler_version = TITAN_COMPILER_VERSION,
       .build_type = TITAN_BUILD_TYPE,
       .torch_version = TITAN_TORCH_VERSION,
+      .headers = TITAN_HEADERS,
       .torch_dir = TITAN_TORCH_DIR,
   };
   return info;

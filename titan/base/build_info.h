@@ -13,6 +13,7 @@ struct BuildInfo {
   std::string compiler_version;     ///< "GNU 12.2.0"
   std::string build_type;           ///< "Release" or "Debug"
   std::string torch_version;        ///< of the headers: "2.13.0"
+  std::string headers;              ///< SHA-256 of the headers that user modules include
   std::filesystem::path torch_dir;  ///< holds torch's include/ and lib/
 };
 

@@ -1,0 +1,202 @@
+#include "titan/config/module.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <map>
+
+#include "titan/base/build_info.h"
+#include "titan/base/env.h"
+#include "titan/base/error.h"
+#include "titan/base/file.h"
+#include "titan/base/strings.h"
+#include "titan/config/module_compile.h"
+
+namespace titan {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A module whose namespace-scope initialisation throws cannot be caught: the dynamic loader has no
+/// unwinding. While a module loads, this handler says what happened and ends the program as an error of the
+/// user's.
+class InitialisationGuard {
+ public:
+  explicit InitialisationGuard(const fs::path& file) : before_(std::set_terminate(&end_program)) {
+    file_ = file;
+  }
+  InitialisationGuard(const InitialisationGuard&) = delete;
+  InitialisationGuard& operator=(const InitialisationGuard&) = delete;
+  ~InitialisationGuard() { std::set_terminate(before_); }
+
+ private:
+  [[noreturn]] static void end_program() {
+    std::string reason = "it called std::terminate";
+    try {
+      if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    std::cerr << format(
+                     "titan: error: {} failed while it was loaded, in the initialisation of a variable at "
+                     "namespace scope: {}",
+                     file_.string(), reason)
+              << std::endl;
+    ::_exit(1);
+  }
+
+  static inline fs::path file_;
+  std::terminate_handler before_;
+};
+
+/// Opens the library on torch for modules that use it, from where this library lies.
+void open_torch_library(const fs::path& for_module) {
+  Dl_info here{};
+  check(dladdr(reinterpret_cast<void*>(&open_torch_library), &here) != 0, "this code lies in a loaded file");
+  const fs::path library = fs::path(here.dli_fname).parent_path() / "libtitan.so";
+  if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  throw ConfigError("{} uses torch, and {} cannot be opened: {}", for_module.string(), library.string(),
+                    dlerror());
+}
+
+void require_compatible(const fs::path& library) {
+  const std::string stamp = read_module_stamp(library);
+  if (stamp.empty()) {
+    throw ConfigError(
+        "{} is not a module of titan's: make one with `titan config --module NAME.cpp --compile-to NAME.so`",
+        library.string());
+  }
+  if (is_compatible_stamp(stamp)) return;
+  throw ConfigError(
+      "{} was made for another build of titan (it says {}; this one is {}): make it again with this titan, "
+      "`titan config "
+      "--module NAME.cpp --compile-to NAME.so`",
+      library.string(), stamp, module_stamp(stamp_needs_torch(stamp)));
+}
+
+/// The exports of a module's library; opened once per content, never closed.
+const ModuleExports& open_module(const fs::path& library, const fs::path& source) {
+  static std::map<void*, ModuleExports> opened;
+  require_compatible(library);
+  if (stamp_needs_torch(read_module_stamp(library))) open_torch_library(source);
+  void* handle = nullptr;
+  {
+    const InitialisationGuard guard(source);
+    handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());
+  const auto [found, is_new] = opened.try_emplace(handle);
+  if (!is_new) return found->second;
+  auto* list = reinterpret_cast<void (*)(ModuleExports&)>(dlsym(handle, "titan_module_exports"));
+  if (list == nullptr) throw ConfigError("{} has no list of functions: {}", source.string(), dlerror());
+  list(found->second);
+  return found->second;
+}
+
+std::vector<std::string> names_of(const std::vector<ExportedConfig>& functions) {
+  std::vector<std::string> names;
+  for (const ExportedConfig& function : functions) names.push_back(function.name);
+  return names;
+}
+
+std::vector<std::string> modules_in(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) {
+    std::error_code ignored;
+    for (const auto& file : fs::directory_iterator(folder, ignored)) {
+      const fs::path ending = file.path().extension();
+      if (ending == ".cpp" || ending == ".so") names.push_back(file.path().stem().string());
+    }
+  }
+  return names;
+}
+
+[[noreturn]] void throw_no_module(std::string_view name, std::span<const std::string> other_names) {
+  std::vector<std::string> folders, names = modules_in(module_folders());
+  for (const fs::path& folder : module_folders()) folders.push_back(folder.string());
+  names.insert(names.end(), other_names.begin(), other_names.end());
+  throw ConfigError("no module '{}': it is not built in ({}), and there is no {}.cpp or {}.so in {}{}", name,
+                    join({other_names.begin(), other_names.end()}, ", "), name, name, join(folders, ", "),
+                    did_you_mean(name, names));
+}
+
+}  // namespace
+
+std::vector<fs::path> module_folders() {
+  std::vector<fs::path> folders = {fs::current_path()};
+  for (const std::string& folder : split(env("TITAN_MODULE_PATH").value_or(""), ':')) {
+    if (!folder.empty()) folders.emplace_back(absolute(folder));
+  }
+  return folders;
+}
+
+std::optional<fs::path> find_module(std::string_view name) {
+  std::error_code ignored;
+  if (name.find('/') != name.npos || name.ends_with(".cpp") || name.ends_with(".so")) {
+    const fs::path file = absolute(std::string(name));
+    return fs::is_regular_file(file, ignored) ? std::optional(file) : std::nullopt;
+  }
+  std::string path(name);
+  std::ranges::replace(path, '.', '/');
+  for (const fs::path& folder : module_folders()) {
+    for (const std::string_view ending : {".cpp", ".so"}) {
+      const fs::path file = folder / (path + std::string(ending));
+      if (fs::is_regular_file(file, ignored)) return file;
+    }
+  }
+  return std::nullopt;
+}
+
+LoadedModule load_module(std::string_view name, std::span<const std::string> other_names) {
+  const auto file = find_module(name);
+  if (!file) throw_no_module(name, other_names);
+  const fs::path library = file->extension() == ".so" ? *file : compiled_module(*file);
+  return {std::string(name), *file, &open_module(library, *file)};
+}
+
+const ExportedConfig& find_config(const LoadedModule& module, std::string_view name) {
+  for (const ExportedConfig& function : module.exports->configs) {
+    if (function.name == name) return function;
+  }
+  if (std::ranges::find(module.exports->others, name) != module.exports->others.end()) {
+    throw ConfigError("{} in {} is no config function: one takes no arguments and returns a TrainerConfig",
+                      name, module.file.string());
+  }
+  const std::vector<std::string> names = names_of(module.exports->configs);
+  if (names.empty()) {
+    throw ConfigError(
+        "{} has no config functions: functions at file scope, not static, that return a TrainerConfig",
+        module.file.string());
+  }
+  throw ConfigError("no config function '{}' in {}{}; it has {}", name, module.file.string(),
+                    did_you_mean(name, names), join(names, ", "));
+}
+
+Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig& function) {
+  try {
+    return function.make();
+  } catch (const ValueError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw ValueError("{} in {} failed: {}", function.name, module.file.string(), error.what());
+  }
+}
+
+std::vector<Override> overrides_of(const LoadedModule& module) {
+  std::vector<Override> overrides;
+  for (const ExportedOverride& function : module.exports->overrides) {
+    overrides.push_back(function.make());
+    if (overrides.back().name.empty()) overrides.back().name = function.name;
+  }
+  if (overrides.empty()) {
+    throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
+                      module.file.string());
+  }
+  return overrides;
+}
+
+}  // namespace titan

@@ -1,0 +1,252 @@
+#include "titan/config/module_source.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "titan/base/file.h"
+#include "titan/base/sha256.h"
+#include "titan/base/strings.h"
+
+namespace titan {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_word_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+}
+
+/// Turns text into tokens: words, and single characters for everything else. Comments, literals and
+/// preprocessor lines are left out; includes are collected on the way.
+class Tokenizer {
+ public:
+  Tokenizer(std::string_view text, std::vector<IncludeLine>& includes) : text_(text), includes_(includes) {}
+
+  /// The next token; empty at the end.
+  std::string_view next() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        line_start_ = true;
+        ++at_;
+      } else if (std::isspace(static_cast<unsigned char>(c))) {
+        ++at_;
+      } else if (c == '\\' && rest().size() > 1 && text_[at_ + 1] == '\n') {
+        at_ += 2;
+      } else if (rest().starts_with("//")) {
+        skip_line();
+      } else if (rest().starts_with("/*")) {
+        const size_t end = text_.find("*/", at_ + 2);
+        at_ = end == text_.npos ? text_.size() : end + 2;
+      } else if (c == '#' && line_start_) {
+        preprocessor_line();
+      } else {
+        line_start_ = false;
+        if (c == '"' || c == '\'') {
+          skip_literal(c);
+        } else if (is_word_char(c)) {
+          return word();
+        } else {
+          return text_.substr(at_++, 1);
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::string_view rest() const { return text_.substr(at_); }
+
+  void skip_line() {
+    while (at_ < text_.size() && text_[at_] != '\n') at_ += text_[at_] == '\\' ? 2 : 1;
+  }
+
+  void preprocessor_line() {
+    const size_t start = at_ + 1;
+    skip_line();
+    at_ = std::min(at_, text_.size());
+    std::string_view line = trim(text_.substr(start, at_ - start));
+    if (!line.starts_with("include")) return;
+    line = trim(line.substr(std::string_view("include").size()));
+    if (line.empty() || (line[0] != '"' && line[0] != '<')) return;
+    const size_t end = line.find(line[0] == '"' ? '"' : '>', 1);
+    if (end != line.npos) includes_.push_back({std::string(line.substr(1, end - 1)), line[0] == '"'});
+  }
+
+  void skip_literal(char quote) {
+    for (++at_; at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n'; ++at_) {
+      if (text_[at_] == '\\') ++at_;
+    }
+    ++at_;
+  }
+
+  void skip_raw_string() {
+    const size_t open = text_.find('(', at_);
+    if (open == text_.npos) {
+      at_ = text_.size();
+      return;
+    }
+    const std::string close = format("){}\"", text_.substr(at_ + 1, open - at_ - 1));
+    const size_t end = text_.find(close, open);
+    at_ = end == text_.npos ? text_.size() : end + close.size();
+  }
+
+  std::string_view word() {
+    const size_t start = at_;
+    // A quote between digits separates them: 1'000.
+    while (at_ < text_.size() && (is_word_char(text_[at_]) || is_digit_separator(start))) ++at_;
+    const std::string_view found = text_.substr(start, at_ - start);
+    constexpr std::array kRawPrefixes = {"R", "u8R", "uR", "UR", "LR"};
+    if (at_ < text_.size() && text_[at_] == '"' &&
+        std::ranges::find(kRawPrefixes, found) != kRawPrefixes.end()) {
+      skip_raw_string();
+    }
+    return found;
+  }
+
+  bool is_digit_separator(size_t word_start) const {
+    return text_[at_] == '\'' && std::isdigit(static_cast<unsigned char>(text_[word_start])) &&
+           at_ + 1 < text_.size() && is_word_char(text_[at_ + 1]);
+  }
+
+  std::string_view text_;
+  std::vector<IncludeLine>& includes_;
+  size_t at_ = 0;
+  bool line_start_ = true;
+};
+
+/// Follows the nesting of a file and collects the functions defined at its outermost level.
+class FileScope {
+ public:
+  explicit FileScope(std::vector<std::string>& functions) : functions_(functions) {}
+
+  void add(std::string_view token) {
+    if (depth_ > 0) {
+      depth_ += token == "{" ? 1 : token == "}" ? -1 : 0;
+    } else if (parens_ > 0) {
+      parens_ += token == "(" || token == "[" ? 1 : token == ")" || token == "]" ? -1 : 0;
+    } else if (token == "(" || token == "[") {
+      if (token == "(" && callee_.empty() && !statement_.empty()) note_callee();
+      parens_ = 1;
+    } else if (token == "{") {
+      open_brace();
+    } else if (token == ";" || token == "}") {  // "}" closes extern "C" {
+      clear();
+    } else {
+      statement_.emplace_back(token);
+    }
+  }
+
+ private:
+  bool has(std::string_view word) const { return std::ranges::find(statement_, word) != statement_.end(); }
+
+  void note_callee() {
+    static const std::set<std::string, std::less<>> not_names = {
+        "alignas", "decltype", "__attribute__", "noexcept", "requires", "explicit", "operator"};
+    const std::string& last = statement_.back();
+    const bool qualified = statement_.size() > 1 && statement_[statement_.size() - 2] == ":";
+    if (not_names.contains(last) || !is_word_char(last[0])) return;
+    callee_ = qualified ? ":" : last;  // a member defined outside of its class
+  }
+
+  void open_brace() {
+    if (statement_ == std::vector<std::string>{"extern"}) return clear();
+    const bool is_function = !callee_.empty() && callee_ != ":" && !has("=") && !has("namespace");
+    if (is_function && !has("static") && !has("template") && !has("operator")) functions_.push_back(callee_);
+    if (is_function || has("namespace")) clear();
+    depth_ = 1;  // a class or an initialiser goes on to its ";"
+  }
+
+  void clear() {
+    statement_.clear();
+    callee_.clear();
+  }
+
+  std::vector<std::string>& functions_;
+  std::vector<std::string> statement_;
+  std::string callee_;
+  int depth_ = 0;   // of braces
+  int parens_ = 0;  // of parentheses and brackets
+};
+
+bool is_torch_header(std::string_view path) {
+  constexpr std::array<std::string_view, 4> kFolders = {"ATen/", "torch/", "c10/", "caffe2/"};
+  return std::ranges::any_of(kFolders, [&](std::string_view folder) { return path.starts_with(folder); });
+}
+
+template <class T>
+void add_once(std::vector<T>& list, const T& value) {
+  if (std::ranges::find(list, value) == list.end()) list.push_back(value);
+}
+
+class SourceScan {
+ public:
+  explicit SourceScan(fs::path include_folder) : include_folder_(std::move(include_folder)) {}
+
+  ModuleSource found;
+
+  void add_file(const fs::path& file, bool is_users) {
+    if (!seen_.insert(file.lexically_normal()).second) return;
+    const ScannedText scanned = scan_text(read_file(file));
+    if (is_users) {
+      for (const std::string& function : scanned.functions) add_once(found.functions, function);
+    }
+    for (const IncludeLine& include : scanned.includes) add_include(include, file, is_users);
+  }
+
+ private:
+  void add_include(const IncludeLine& include, const fs::path& from, bool is_users) {
+    if (is_torch_header(include.path)) found.needs_torch = true;
+    const fs::path local = from.parent_path() / include.path;
+    std::error_code ignored;
+    if (is_users && include.quoted && fs::is_regular_file(local, ignored)) return add_file(local, true);
+    const fs::path own = include_folder_ / include.path;
+    if (!include.path.starts_with("titan/") || !fs::is_regular_file(own, ignored)) return;
+    if (is_users) add_once(found.titan_headers, include.path);
+    add_file(own, false);
+  }
+
+  fs::path include_folder_;
+  std::set<fs::path> seen_;
+};
+
+}  // namespace
+
+ScannedText scan_text(std::string_view text) {
+  ScannedText scanned;
+  Tokenizer tokenizer(text, scanned.includes);
+  FileScope scope(scanned.functions);
+  for (std::string_view token = tokenizer.next(); !token.empty(); token = tokenizer.next()) scope.add(token);
+  return scanned;
+}
+
+ModuleSource scan_source(const fs::path& file, const fs::path& include_folder) {
+  SourceScan scan(include_folder);
+  scan.add_file(file, true);
+  return std::move(scan.found);
+}
+
+std::string headers_hash(const fs::path& include_folder) {
+  std::map<std::string, std::string> hashes;
+  std::vector<std::string> pending = {"titan/recipes.h"};
+  while (!pending.empty()) {
+    const std::string path = std::move(pending.back());
+    pending.pop_back();
+    std::error_code ignored;
+    if (hashes.contains(path) || !fs::is_regular_file(include_folder / path, ignored)) continue;
+    const std::string text = read_file(include_folder / path);
+    hashes[path] = sha256(text);
+    for (const IncludeLine& include : scan_text(text).includes) {
+      if (include.path.starts_with("titan/")) pending.push_back(include.path);
+    }
+  }
+  std::string list;
+  for (const auto& [path, hash] : hashes) list += format("{} {}\n", path, hash);
+  return sha256(list);
+}
+
+}  // namespace titan

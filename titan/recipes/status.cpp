@@ -6,6 +6,10 @@
 #include "titan/config/locate.h"
 #include "titan/config/text.h"
 #include "titan/data/datasets.h"
+#include "titan/data/tokenizer/decoder.h"
+#include "titan/data/tokenizer/normalizer.h"
+#include "titan/data/tokenizer/post_processor.h"
+#include "titan/data/tokenizer/pre_tokenizer.h"
 #include "titan/models/common/model_size.h"
 #include "titan/models/families.h"
 #include "titan/recipes/builtin.h"
@@ -127,6 +131,15 @@ void datasets(std::string& out) {
   }
 }
 
+void tokenizers(std::string& out) {
+  heading(out, "Tokenizer components (`tokenizer.json`)", {"part", "types"});
+  row(out, {"model", "BPE"});
+  row(out, {"normalizer", std::string(kSupportedNormalizers)});
+  row(out, {"pre_tokenizer", std::string(kSupportedPreTokenizers)});
+  row(out, {"post_processor", std::string(kSupportedPostProcessors)});
+  row(out, {"decoder", std::string(kSupportedDecoders)});
+}
+
 }  // namespace
 
 std::string status_markdown() {
@@ -138,6 +151,7 @@ std::string status_markdown() {
   flavors(out);
   architectures(out);
   datasets(out);
+  tokenizers(out);
   return out;
 }
 

@@ -11,7 +11,11 @@ void line(std::string& out, const std::string& label, const std::string& value) 
   out += label + std::string(kValueColumn - std::min(kValueColumn - 1, label.size()), ' ') + value + "\n";
 }
 
-std::string billions(int64_t count) { return fixed(static_cast<double>(count) * 1e-9, 2) + " B"; }
+/// 4022468096 -> "4.02 B".
+std::string rounded(int64_t count) {
+  const bool large = count >= 1'000'000'000;
+  return fixed(static_cast<double>(count) * (large ? 1e-9 : 1e-6), 2) + (large ? " B" : " M");
+}
 
 }  // namespace
 
@@ -29,7 +33,7 @@ std::string summary(const TrainerConfig& config) {
   line(out, "layers", std::to_string(model.n_layers()));
   line(out, "heads / kv heads / head_dim",
        format("{} / {} / {}", attention.n_heads, attention.n_kv_heads, attention.head_dim));
-  line(out, "parameters", format("{} ({})", with_commas(size.total()), billions(size.total())));
+  line(out, "parameters", format("{} ({})", with_commas(size.total()), rounded(size.total())));
   if (size.sparse > 0) line(out, "active parameters", with_commas(size.active()));
   for (const auto& [name, count] : size.components) line(out, "  " + name, with_commas(count));
   if (model.enable_weight_tying) line(out, "  head", "tied to the embedding");

@@ -108,14 +108,16 @@ class IndexWriter {
   Fingerprint content_;
 };
 
-void index_lines(const DataFile& file, const fs::path& plain, int64_t begin, std::string_view key,
+/// `begin` is the offset of the file in the corpus.
+template <class TextOfLine>
+void index_lines(const DataFile& file, const fs::path& plain, int64_t begin, TextOfLine text_of,
                  IndexWriter& index) {
   LineReader lines(plain);
   std::string_view line;
   while (lines.next(line)) {
     if (trim(line).empty()) continue;
     try {
-      index.add(begin + lines.offset(), text_of_line(line, key));
+      index.add(begin + lines.offset(), text_of(line));
     } catch (const ValueError& error) {
       throw ValueError("{}:{}: {}", file.path.string(), lines.number(), error.what());
     }
@@ -137,8 +139,8 @@ void index_text(const DataFile& file, int64_t begin, IndexWriter& index) {
 
 }  // namespace
 
-Corpus::Corpus(std::vector<DataFile> files, std::string text_key)
-    : files_(std::move(files)), text_key_(std::move(text_key)) {
+Corpus::Corpus(std::vector<DataFile> files, std::string text_key, std::string text_key_flag)
+    : files_(std::move(files)), text_key_(std::move(text_key)), text_key_flag_(std::move(text_key_flag)) {
   check(!files_.empty(), "a corpus has files");
   unpack_files();
   begins_.push_back(0);
@@ -178,11 +180,12 @@ void Corpus::open_index() {
       log_info("Checking every line of {} file(s), {} bytes; the result is kept in {}", files_.size(),
                with_commas(begins_.back()), path.string());
     IndexWriter index(temporary);
+    const auto text_of = [&](std::string_view line) { return text_of_line(line, text_key_, text_key_flag_); };
     for (size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].format == DataFormat::text) {
         index_text(files_[i], begins_[i], index);
       } else {
-        index_lines(files_[i], plain_[i], begins_[i], text_key_, index);
+        index_lines(files_[i], plain_[i], begins_[i], text_of, index);
       }
     }
     index.finish(begins_.back());
@@ -225,7 +228,7 @@ std::string Corpus::text(int64_t document) {
   reader(file).read(range[0] - begins_[file], content.data(), content.size());
   try {
     if (files_[file].format == DataFormat::text) return std::string(checked_utf8(content));
-    return text_of_line(std::string_view(content).substr(0, content.find('\n')), text_key_);
+    return text_of_line(std::string_view(content).substr(0, content.find('\n')), text_key_, text_key_flag_);
   } catch (const ValueError& error) {
     throw ValueError("{} has changed since it was indexed: at byte {}: {}", files_[file].path.string(),
                      range[0] - begins_[file], error.what());

@@ -22,7 +22,8 @@ class Corpus {
  public:
   /// ValueError for a file that cannot be read, and for the first broken line, with file name and line
   /// number.
-  Corpus(std::vector<DataFile> files, std::string text_key);
+  Corpus(std::vector<DataFile> files, std::string text_key,
+         std::string text_key_flag = "dataloader.text_key");
 
   int64_t num_documents() const { return num_documents_; }
   /// Hash of the texts in order: equal for equal content, wherever it lies and however it is packed.
@@ -38,6 +39,7 @@ class Corpus {
 
   std::vector<DataFile> files_;
   std::string text_key_;
+  std::string text_key_flag_;
   std::vector<std::filesystem::path> plain_;  ///< the file itself, or its unpacked copy
   std::vector<int64_t> begins_;  ///< of each file, were all written one behind the other; and the end
   std::optional<FileReader> index_;

@@ -15,7 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kFlag = "dataloader.dataset_path";
 constexpr std::string_view kReadable = ".jsonl or .json (JSON lines; also with .gz or .zst behind) and .txt";
 
 bool is_data_name(const std::string& name) {
@@ -27,24 +26,24 @@ bool is_data_name(const std::string& name) {
   return false;
 }
 
-std::vector<fs::path> matches_of(const std::string& pattern) {
+std::vector<fs::path> matches_of(const std::string& pattern, std::string_view flag) {
   glob_t found{};
   const int failure = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
   std::vector<fs::path> paths(found.gl_pathv, found.gl_pathv + (failure ? 0 : found.gl_pathc));
   ::globfree(&found);
   if (failure == GLOB_NOMATCH || (failure == 0 && paths.empty()))
-    throw ValueError("{}: no file matches {}", kFlag, pattern);
+    throw ValueError("{}: no file matches {}", flag, pattern);
   if (failure != 0)
-    throw ValueError("{}: cannot read the folders of {}: {}", kFlag, pattern, std::strerror(errno));
+    throw ValueError("{}: cannot read the folders of {}: {}", flag, pattern, std::strerror(errno));
   std::error_code ignored;  // what cannot be looked at is named when it is opened
   std::erase_if(paths, [&](const fs::path& p) { return fs::is_directory(p, ignored); });
   if (paths.empty())
-    throw ValueError("{}: {} matches folders only; add the files' names, for example /*.jsonl", kFlag,
+    throw ValueError("{}: {} matches folders only; add the files' names, for example /*.jsonl", flag,
                      pattern);
   return paths;
 }
 
-std::vector<fs::path> files_in(const fs::path& folder) {
+std::vector<fs::path> files_in(const fs::path& folder, std::string_view flag) {
   std::vector<fs::path> paths;
   std::vector<std::string> others;
   bool has_folders = false;
@@ -60,11 +59,11 @@ std::vector<fs::path> files_in(const fs::path& folder) {
       others.push_back(name);
     }
   }
-  if (error) throw ValueError("{}: cannot read the folder {}: {}", kFlag, folder.string(), error.message());
+  if (error) throw ValueError("{}: cannot read the folder {}: {}", flag, folder.string(), error.message());
   std::sort(others.begin(), others.end());
   if (paths.empty()) {
     throw ValueError(
-        "{}: no data file in {}; readable are {}{}", kFlag, folder.string(), kReadable,
+        "{}: no data file in {}; readable are {}{}", flag, folder.string(), kReadable,
         has_folders ? "; to read its subfolders, give a glob such as " + (folder / "*" / "*.jsonl").string()
                     : "");
   }
@@ -76,7 +75,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 }  // namespace
 
-DataFile classify_data_file(const fs::path& path) {
+DataFile classify_data_file(const fs::path& path, std::string_view flag) {
   std::string name = path.filename().string();
   DataFile file{.path = path};
   if (name.ends_with(".gz")) file.compression = Compression::gzip;
@@ -91,34 +90,34 @@ DataFile classify_data_file(const fs::path& path) {
     throw ValueError(
         "{}: {} is a Parquet file, which titan does not read; docs/data.md shows the two lines that make "
         "JSON lines of it",
-        kFlag, path.string());
-  throw ValueError("{}: cannot tell what {} holds; readable are {}", kFlag, path.string(), kReadable);
+        flag, path.string());
+  throw ValueError("{}: cannot tell what {} holds; readable are {}", flag, path.string(), kReadable);
 }
 
-std::vector<DataFile> find_data_files(const std::string& path) {
+std::vector<DataFile> find_data_files(const std::string& path, std::string_view flag) {
   std::vector<fs::path> paths;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) {
-    paths = files_in(path);
+    paths = files_in(path, flag);
   } else if (fs::exists(status)) {
     paths = {path};
   } else if (path.find_first_of("*?[") != std::string::npos) {
-    paths = matches_of(path);
+    paths = matches_of(path, flag);
   } else if (status.type() == fs::file_type::not_found) {
-    throw ValueError("{}: {} does not exist (looked from {})", kFlag, path, fs::current_path().string());
+    throw ValueError("{}: {} does not exist (looked from {})", flag, path, fs::current_path().string());
   } else {
-    throw ValueError("{}: cannot read {}: {}", kFlag, path, error.message());
+    throw ValueError("{}: cannot read {}: {}", flag, path, error.message());
   }
   std::sort(paths.begin(), paths.end(),
             [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   std::vector<DataFile> files;
-  for (const auto& file : paths) files.push_back(classify_data_file(file));
+  for (const auto& file : paths) files.push_back(classify_data_file(file, flag));
   const auto other = std::find_if(files.begin(), files.end(),
                                   [&](const DataFile& f) { return f.format != files[0].format; });
   if (other != files.end())
     throw ValueError(
-        "{}: {} holds both JSON lines ({}) and text ({}); name one kind by a glob such as *.jsonl", kFlag,
+        "{}: {} holds both JSON lines ({}) and text ({}); name one kind by a glob such as *.jsonl", flag,
         path, (files[0].format == DataFormat::json_lines ? files[0] : *other).path.filename().string(),
         (files[0].format == DataFormat::text ? files[0] : *other).path.filename().string());
   return files;

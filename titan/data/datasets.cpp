@@ -20,13 +20,14 @@ std::vector<DatasetEntry> dataset_table() {
   };
 }
 
-Dataset find_dataset(const DataLoaderConfig& config) {
+Dataset find_dataset(const DataLoaderConfig& config, std::string_view section) {
+  const std::string flag = format("{}.dataset_path", section);
   config.validate();
   if (config.dataset_path) {
     return {.name = config.dataset,
             .shown_path = *config.dataset_path,
             .about = {},
-            .files = find_data_files(*config.dataset_path)};
+            .files = find_data_files(*config.dataset_path, flag)};
   }
   const auto table = dataset_table();
   const auto entry =
@@ -34,22 +35,19 @@ Dataset find_dataset(const DataLoaderConfig& config) {
   if (entry == table.end()) {
     std::vector<std::string> names;
     for (const auto& row : table) names.emplace_back(row.name);
-    throw ConfigError(
-        "dataloader.dataset: unknown data set \"{}\"{}; known are {}; for files of your own set "
-        "dataloader.dataset_path",
-        config.dataset, did_you_mean(config.dataset, names), join(names, ", "));
+    throw ConfigError("{}.dataset: unknown data set \"{}\"{}; known are {}; for files of your own set {}",
+                      section, config.dataset, did_you_mean(config.dataset, names), join(names, ", "), flag);
   }
   if (entry->folder.empty()) {
     throw ConfigError(
-        "dataloader.dataset: {} is not bundled; download {} and set dataloader.dataset_path to the files, "
-        "or use the bundled {}",
-        entry->name, entry->about, entry->name == "c4" ? "c4_test" : "c4_test_validation");
+        "{}.dataset: {} is not bundled; download {} and set {} to the files, or use the bundled {}", section,
+        entry->name, entry->about, flag, entry->name == "c4" ? "c4_test" : "c4_test_validation");
   }
   const auto folder = share_folder() / entry->folder;
   return {.name = config.dataset,
           .shown_path = std::string(entry->folder),
           .about = entry->about,
-          .files = find_data_files(folder.string())};
+          .files = find_data_files(folder.string(), format("{}.dataset", section))};
 }
 
 }  // namespace titan

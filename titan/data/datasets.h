@@ -27,8 +27,8 @@ struct Dataset {
   std::vector<DataFile> files;
 };
 
-/// The files that `config` names. ConfigError for an unknown name, or for one without files (the message says
-/// what to download); ValueError for a path that cannot be read.
-Dataset find_dataset(const DataLoaderConfig& config);
+/// The files that `config`, a section named `section`, names. ConfigError for an unknown name, or for one
+/// without files (the message says what to download); ValueError for a path that cannot be read.
+Dataset find_dataset(const DataLoaderConfig& config, std::string_view section = "dataloader");
 
 }  // namespace titan

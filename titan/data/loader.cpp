@@ -31,18 +31,19 @@ const LoaderOptions& checked(const LoaderOptions& options) {
   return options;
 }
 
-LaneSource open_source(const DataLoaderConfig& config, DocumentEncoder encode) {
-  Dataset dataset = find_dataset(config);
+LaneSource open_source(const DataLoaderConfig& config, DocumentEncoder encode, const std::string& section) {
+  Dataset dataset = find_dataset(config, section);
   log_info("Preparing {} dataset from {}", dataset.name, dataset.shown_path);
-  LaneSource source{.name = format("the data set {} ({})", dataset.name, dataset.shown_path),
-                    .corpus = Corpus(std::move(dataset.files), config.text_key),
+  LaneSource source{.name = format("{}: the data set {} ({})", section, dataset.name, dataset.shown_path),
+                    .corpus = Corpus(std::move(dataset.files), config.text_key, section + ".text_key"),
                     .encode = std::move(encode),
                     .num_lanes = 1,
                     .seed = config.seed,
                     .infinite = config.infinite};
   source.num_lanes = config.lanes.value_or(default_lanes(source.corpus.num_documents()));
-  log_info("{} holds {} documents in {} lanes{}{}", dataset.name, with_commas(source.corpus.num_documents()),
-           source.num_lanes, dataset.about.empty() ? "" : ": ", dataset.about);
+  log_info("{} holds {} documents in {} lanes{}{}", dataset.about.empty() ? dataset.shown_path : dataset.name,
+           with_commas(source.corpus.num_documents()), source.num_lanes, dataset.about.empty() ? "" : ": ",
+           dataset.about);
   return source;
 }
 
@@ -58,17 +59,17 @@ struct DataLoader::Impl {
       : options(checked(shape)),
         dataset(config.dataset),
         depth(static_cast<size_t>(config.prefetch_factor.value_or(kDefaultPrefetch))),
-        source(open_source(config, std::move(encode))),
+        source(open_source(config, std::move(encode), options.section)),
         stream(source, options),
         start(stream.position()),
         behind(start) {
     if (stream.packing_cost() > 1 && options.dp_rank == 0) {
       log_warning(
-          "dataloader.lanes: {} lanes with text do not divide by {} data-parallel ranks, so each rank packs "
+          "{}.lanes: {} lanes with text do not divide by {} data-parallel ranks, so each rank packs "
           "{} lanes, {} "
           "times the rows it trains on; a multiple of {} costs nothing more",
-          stream.num_active_lanes(), options.dp_world, stream.num_own_lanes(), stream.packing_cost(),
-          options.dp_world);
+          options.section, stream.num_active_lanes(), options.dp_world, stream.num_own_lanes(),
+          stream.packing_cost(), options.dp_world);
     }
   }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct LoaderOptions {
   int64_t local_batch_size = 1;
   int64_t dp_rank = 0;
   int64_t dp_world = 1;
+  /// The section of the configuration that this is, for messages: the validator's is "validator.dataloader".
+  std::string section = "dataloader";
 };
 
 /// Reads, tokenises and packs the documents of a data set into batches; see [Note: rows and lanes] in

@@ -15,7 +15,7 @@ std::string_view checked_utf8(std::string_view text) {
   return text;
 }
 
-std::string text_of_line(std::string_view line, std::string_view key) {
+std::string text_of_line(std::string_view line, std::string_view key, std::string_view flag) {
   const Json value = Json::parse(checked_utf8(line), "the line");
   if (!value.is_object()) {
     throw ValueError("expected an object such as {\"{}\": ...}, found {}{}", key, value.kind(),
@@ -31,8 +31,8 @@ std::string text_of_line(std::string_view line, std::string_view key) {
   }
   std::vector<std::string> keys;
   for (const auto& [name, unused] : value.items()) keys.push_back("\"" + name + "\"");
-  throw ValueError("has no \"{}\"; keys found: {}; set dataloader.text_key to the one that holds the text",
-                   key, keys.empty() ? "none" : join(keys, ", "));
+  throw ValueError("has no \"{}\"; keys found: {}; set {} to the one that holds the text", key,
+                   keys.empty() ? "none" : join(keys, ", "), flag);
 }
 
 }  // namespace titan

@@ -65,3 +65,11 @@ TEST_CASE("settings of the data loader that mean nothing are refused by name") {
   CHECK_THROWS_WITH_AS(find_dataset({.prefetch_factor = -1}),
                        "dataloader.prefetch_factor -1 must be 0 or more", ConfigError);
 }
+
+TEST_CASE("messages name the section that the data set was set in") {
+  CHECK_THROWS_WITH_AS(find_dataset({.dataset = "c4_validation"}, "validator.dataloader"),
+                       doctest::Contains("validator.dataloader.dataset: c4_validation is not bundled"),
+                       ConfigError);
+  CHECK_THROWS_WITH_AS(find_dataset({.dataset_path = "/nowhere"}, "validator.dataloader"),
+                       doctest::Contains("validator.dataloader.dataset_path: /nowhere"), ValueError);
+}

@@ -213,6 +213,8 @@ TEST_CASE("lanes, text_key and infinite change what is read") {
   config.dataset_path = folder.write("b.jsonl", "{\"content\": \"abc\"}\n");
   CHECK_THROWS_WITH_AS(DataLoader(config, testing::byte_tokens, rank_of(0, 1)),
                        doctest::Contains("keys found: \"content\""), ValueError);
+  CHECK_THROWS_WITH_AS(DataLoader(config, testing::byte_tokens, {.section = "validator.dataloader"}),
+                       doctest::Contains("set validator.dataloader.text_key"), ValueError);
   config.text_key = "content";
   CHECK(DataLoader(config, testing::byte_tokens, rank_of(0, 1)).next()->valid_tokens() == 2);
 }

@@ -14,11 +14,10 @@ struct LossConfig {
   std::optional<int64_t> global_vocab_size = {};
 
   void describe(Fields& f) {
-    f("num_chunks", num_chunks, "Chunks a micro-batch's tokens are divided into");
+    f("num_chunks", num_chunks, "Chunks of the head's output; titan chooses their size itself",
+      Status::no_meaning);
     f("global_vocab_size", global_vocab_size, "The reference's hint to a sharded loss", Status::no_meaning);
   }
-
-  void validate() const;
 };
 
 }  // namespace titan

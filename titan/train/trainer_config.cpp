@@ -116,8 +116,6 @@ void ValidatorConfig::validate() const {
   }
 }
 
-void LossConfig::validate() const { require_positive("loss.num_chunks", num_chunks); }
-
 void TrainerConfig::validate() const {
   validate_model(*this);
   if (hf_assets_path.ends_with("tokenizer.model")) {

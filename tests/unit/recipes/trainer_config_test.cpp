@@ -24,7 +24,6 @@ std::string demo_error(auto&& change) {
     config.lr_scheduler.validate();
     config.metrics.validate();
     config.validator.validate();
-    config.loss.validate();
     config.validate();
   } catch (const ConfigError& error) {
     return error.what();
@@ -61,8 +60,6 @@ TEST_CASE("Sizes that are not positive are named with what was given") {
         "metrics.log_freq must be positive (given: 0)");
   CHECK(demo_error([](TrainerConfig& c) { c.validator.freq = 0; }) ==
         "validator.freq must be positive (given: 0)");
-  CHECK(demo_error([](TrainerConfig& c) { c.loss.num_chunks = 0; }) ==
-        "loss.num_chunks must be positive (given: 0)");
 }
 
 TEST_CASE("A batch that does not divide has the reference's text") {

@@ -48,7 +48,7 @@ demo: build
 
 test: setup-tests configure
 	@cmake --build $(BUILD)
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) --output-on-failure -j $$(nproc)
 
 bench: configure
 	@cmake --build $(BUILD)

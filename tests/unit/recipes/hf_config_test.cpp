@@ -195,6 +195,16 @@ TEST_CASE("A model's own config.json reads back as the same model") {
   }
 }
 
+TEST_CASE(
+    "The golden config.json of each flavor is what is written; transformers reads them in an oracle test") {
+  const Json golden = Json::parse_file("tests/golden/qwen3_hf_config.json");
+  CHECK(golden.size() == qwen3::flavors().size());
+  for (const auto& flavor : qwen3::flavors()) {
+    CAPTURE(flavor);
+    CHECK(golden[flavor].dump() == qwen3::hf_config(qwen3::model_registry(flavor)).dump());
+  }
+}
+
 TEST_CASE("Layers that differ cannot be written to a config.json") {
   auto spec = qwen3::model_registry("demo");
   spec.model->layers[2]->attention->rope->theta = 5e5;

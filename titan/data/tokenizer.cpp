@@ -105,7 +105,8 @@ struct Tokenizer::Parts {
     tokens.resize(static_cast<size_t>(largest) + 1);
     for (const auto& [token, id] : model.vocabulary()) tokens[static_cast<size_t>(id)] = {token, true, false};
     for (const AddedToken& token : added.tokens())
-      tokens[static_cast<size_t>(token.id)] = {token.content, true, token.special};
+      tokens[static_cast<size_t>(token.id)] = {token.pattern, true, false};
+    for (TokenText& token : tokens) token.is_special = added.is_special(token.text);
   }
 
   std::optional<int32_t> id_of(std::string_view token) const {

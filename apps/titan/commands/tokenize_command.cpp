@@ -80,7 +80,7 @@ void decode(const Tokenizer& tokenizer, const Arguments& arguments) {
     is_first = false;
     const std::string text = tokenizer.decode(ids_of(Json::parse(line, "the list")), options);
     if (as_lines)
-      std::cout << Json::object().set(key, text).dump() << "\n";
+      std::cout << Json(Json::Object{{key, text}}).dump() << "\n";
     else
       std::cout << text;
   });

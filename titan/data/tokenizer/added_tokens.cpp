@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "titan/base/error.h"
+#include "titan/base/log.h"
 #include "titan/data/tokenizer/unicode.h"
 
 namespace titan {
@@ -30,7 +30,8 @@ AddedToken read_token(const Component& entry) {
 
 }  // namespace
 
-void TokenFinder::add(std::string_view pattern, const AddedToken& token) {
+void TokenFinder::add(const AddedToken& token) {
+  const std::string& pattern = token.pattern;
   if (pattern.empty()) return;
   if (nodes_.empty()) nodes_.emplace_back();
   starts_[static_cast<unsigned char>(pattern[0])] = true;
@@ -93,23 +94,25 @@ void TokenFinder::split(std::string_view text, const std::function<void(std::str
 
 AddedTokens::AddedTokens(const std::vector<Component>& entries, const Vocabulary& vocabulary,
                          const Normalizer& normalizer) {
-  std::unordered_map<int32_t, std::string> taken;
-  for (const auto& [token, id] : vocabulary) taken.emplace(id, token);
+  auto next_id = static_cast<int32_t>(vocabulary.size());
   for (const Component& entry : entries) {
     AddedToken token = read_token(entry);
     if (token.content.empty()) continue;
     const auto known = vocabulary.find(token.content);
-    if (known != vocabulary.end() && known->second != token.id)
-      entry.fail(format("gives \"{}\" the id {}, but model.vocab gives it {}", token.content, token.id,
-                        known->second));
-    const auto [other, is_free] = taken.emplace(token.id, token.content);
-    if (!is_free && other->second != token.content)
-      entry.fail(format("gives \"{}\" the id {}, which \"{}\" has", token.content, token.id, other->second));
-    if (token.normalized)
-      normalized_.add(normalizer(token.content), token);
-    else
-      plain_.add(token.content, token);
-    tokens_.push_back(std::move(token));
+    const auto earlier = std::find_if(tokens_.begin(), tokens_.end(), [&](const AddedToken& other) {
+      return other.content == token.content;
+    });
+    const int32_t id = earlier != tokens_.end()    ? earlier->id
+                       : known != vocabulary.end() ? known->second
+                                                   : next_id++;
+    if (id != token.id)
+      log_warning("{} gives \"{}\" the id {}; it gets {}, as in `tokenizers`", entry.where(), token.content,
+                  token.id, id);
+    token.id = id;
+    token.pattern = token.normalized ? normalizer(token.content) : token.content;
+    (token.normalized ? normalized_ : plain_).add(token);
+    if (token.special) special_.insert(token.content);
+    if (earlier == tokens_.end()) tokens_.push_back(std::move(token));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "titan/data/tokenizer/component.h"
@@ -17,6 +18,8 @@ namespace titan {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
+  /// What is searched for, and what decoding gives: `content`, normalized if `normalized`.
+  std::string pattern = {};
   bool single_word = false;
   bool lstrip = false;
   bool rstrip = false;
@@ -27,8 +30,7 @@ struct AddedToken {
 /// Finds added tokens in text: at each place the longest, from left to right.
 class TokenFinder {
  public:
-  /// `pattern` is the token's spelling in the text that will be searched.
-  void add(std::string_view pattern, const AddedToken& token);
+  void add(const AddedToken& token);
   /// Calls `gap` with each stretch between tokens and `found` with the id of each token, in order.
   void split(std::string_view text, const std::function<void(std::string_view)>& gap,
              const std::function<void(int32_t)>& found) const;
@@ -53,11 +55,14 @@ class TokenFinder {
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Throws ValueError for a wrong entry or an id that contradicts `vocabulary`.
+  /// A token keeps the id that `vocabulary` has for it; others are counted on from the end, as `tokenizers`
+  /// does, with a warning where the file says otherwise. Throws ValueError for a wrong entry.
   AddedTokens(const std::vector<Component>& entries, const Vocabulary& vocabulary,
               const Normalizer& normalizer);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
+  /// Whether a token with this text is special, as decoding sees it.
+  bool is_special(std::string_view text) const { return special_.contains(text); }
   /// Finds tokens that are matched as they are.
   const TokenFinder& plain() const { return plain_; }
   /// Finds tokens that are matched in normalized text.
@@ -65,6 +70,7 @@ class AddedTokens {
 
  private:
   std::vector<AddedToken> tokens_;
+  std::unordered_set<std::string, StringHash, std::equal_to<>> special_;
   TokenFinder plain_;
   TokenFinder normalized_;
 };

@@ -1,7 +1,5 @@
 #include "titan/data/tokenizer/bpe.h"
 
-#include <algorithm>
-
 #include "titan/base/error.h"
 #include "titan/data/tokenizer/byte_level.h"
 #include "titan/data/tokenizer/unicode.h"
@@ -96,9 +94,6 @@ void Bpe::read_bytes() {
     const std::string fallback{'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 15], '>'};
     fallbacks_[byte] = id_or_none(vocabulary_, fallback);
   }
-  const bool complete = std::find(stand_ins_.begin(), stand_ins_.end(), -1) == stand_ins_.end();
-  symbols_are_bytes_ =
-      words_are_bytes_ && prefix_.empty() && suffix_.empty() && (complete || (!unknown_ && !byte_fallback_));
 }
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
@@ -120,15 +115,21 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
 }
 
 std::vector<int32_t> Bpe::symbols_of(std::string_view word) const {
-  if (words_are_bytes_ && !symbols_are_bytes_) return symbols_of_characters(byte_level::encode(word));
   if (!words_are_bytes_) return symbols_of_characters(word);
   std::vector<int32_t> symbols;
-  symbols.reserve(word.size());
-  for (const char byte : word) {
-    const int32_t id = stand_ins_[static_cast<unsigned char>(byte)];
-    if (id >= 0) symbols.push_back(id);
+  if (prefix_.empty() && suffix_.empty() && append_bytes(word, symbols)) return symbols;
+  return symbols_of_characters(byte_level::encode(word));
+}
+
+/// False where the vocabulary lacks one of the bytes.
+bool Bpe::append_bytes(std::string_view word, std::vector<int32_t>& symbols) const {
+  symbols.resize(word.size());
+  bool is_complete = true;
+  for (size_t i = 0; i < word.size(); ++i) {
+    symbols[i] = stand_ins_[static_cast<unsigned char>(word[i])];
+    is_complete = is_complete && symbols[i] >= 0;
   }
-  return symbols;
+  return is_complete;
 }
 
 bool Bpe::append_fallback(std::string_view symbol, std::vector<int32_t>& symbols) const {

@@ -32,6 +32,7 @@ class Bpe {
   void read_merges(const Component& component);
   void read_bytes();
   std::vector<int32_t> symbols_of(std::string_view word) const;
+  bool append_bytes(std::string_view word, std::vector<int32_t>& symbols) const;
   std::vector<int32_t> symbols_of_characters(std::string_view word) const;
   bool append_fallback(std::string_view symbol, std::vector<int32_t>& symbols) const;
   int32_t unknown_id() const;
@@ -46,8 +47,6 @@ class Bpe {
   bool byte_fallback_;
   bool ignore_merges_;
   bool words_are_bytes_;
-  /// The first symbols of a word are its bytes, one id each: nothing but ByteLevel's stand-ins can occur.
-  bool symbols_are_bytes_ = false;
   /// Ids of the stand-ins of the 256 bytes; -1 where the vocabulary has none.
   std::array<int32_t, 256> stand_ins_{};
   /// Ids of <0x00> to <0xFF>, for the byte fallback.

@@ -37,9 +37,6 @@ void Normalizer::add(const Component& component) {
   } else if (type == "Lowercase") {
     component.require_known({"type"});
     steps_.push_back(unicode::lowercase);
-  } else if (type == "StripAccents") {
-    component.require_known({"type"});
-    steps_.push_back(unicode::without_marks);
   } else if (type == "Strip") {
     component.require_known({"type", "strip_left", "strip_right"});
     const bool left = component.flag("strip_left");

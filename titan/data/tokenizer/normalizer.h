@@ -10,7 +10,7 @@
 namespace titan {
 
 inline constexpr std::string_view kSupportedNormalizers =
-    "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, Sequence";
+    "NFC, NFD, NFKC, NFKD, Lowercase, Strip, Prepend, Replace, Sequence";
 
 /// The "normalizer" of a tokenizer.json: steps from text to text, in order. None leaves text as it is.
 class Normalizer {

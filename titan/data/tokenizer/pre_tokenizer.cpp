@@ -1,5 +1,6 @@
 #include "titan/data/tokenizer/pre_tokenizer.h"
 
+#include "titan/base/strings.h"
 #include "titan/data/tokenizer/byte_level.h"
 #include "titan/data/tokenizer/pattern.h"
 #include "titan/data/tokenizer/split_step.h"
@@ -12,6 +13,10 @@ namespace {
 // GPT-2's expression (openai/gpt-2, src/encoder.py).
 constexpr std::string_view kByteLevelSplit =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// \w of the Rust regex crate, which this one pre-tokenizer uses; Oniguruma's differs.
+constexpr std::string_view kWord =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 
 class PrefixSpaceStep : public PreTokenizer::Step {
  public:
@@ -64,8 +69,8 @@ void PreTokenizer::add(const Component& component, bool is_last) {
                                       split_behavior_of(component), false));
   } else if (type == "Whitespace") {
     component.require_known({"type"});
-    steps_.push_back(
-        split_at_matches(Regex(R"(\w+|[^\w\s]+)", component.where()), SplitBehavior::removed, true));
+    steps_.push_back(split_at_matches(Regex(format("[{}]+|[^{}\\s]+", kWord, kWord), component.where()),
+                                      SplitBehavior::removed, true));
   } else if (type == "WhitespaceSplit") {
     component.require_known({"type"});
     steps_.push_back(split_at_code_points(unicode::is_white_space, SplitBehavior::removed));

@@ -2,10 +2,8 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
-
-#include "titan/base/error.h"
+#include "titan/base/strings.h"
+#include "titan/data/tokenizer/unicode_additions.h"
 
 namespace titan::unicode {
 
@@ -14,73 +12,6 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
-
-// [Note: Safe starters]
-// A code point is a safe starter here if it is a starter (combining class 0), composes with nothing before it
-// and stays as it is under NFC. Normalization cannot cross the border before a safe starter, so a text of
-// them alone is already NFC, and only the stretches around other code points need work. The list holds what
-// most text is made of; leaving a code point out costs time only.
-bool is_safe_starter(char32_t c) {
-  if (c < 0x300) return true;
-  if (c >= 0x4E00 && c <= 0x9FFF) return true;                        // CJK ideographs
-  if (c >= 0xAC00 && c <= 0xD7A3) return true;                        // Hangul syllables
-  if (c >= 0x3041 && c <= 0x30FF) return c != 0x3099 && c != 0x309A;  // kana
-  if (c >= 0x3001 && c <= 0x3029) return true;                        // CJK punctuation
-  if (c >= 0x400 && c <= 0x482) return true;                          // Cyrillic
-  if (c >= 0x2010 && c <= 0x205E) return true;                        // punctuation
-  if (c >= 0x2190 && c <= 0x2328) return true;                        // arrows, operators
-  if (c >= 0x2500 && c <= 0x27FF) return true;                        // boxes, dingbats
-  return (c >= 0x1F300 && c <= 0x1FAFF) || (c >= 0xFF01 && c <= 0xFF9D) || (c >= 0x3400 && c <= 0x4DBF);
-}
-
-std::string map_whole(std::string_view text, int options) {
-  if (text.empty()) return {};
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &result,
-                                             static_cast<utf8proc_option_t>(options));
-  if (size < 0) throw ValueError("Unicode normalization failed: {}", utf8proc_errmsg(size));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
-  return {reinterpret_cast<const char*>(result), static_cast<size_t>(size)};
-}
-
-// See [Note: Safe starters].
-std::string to_nfc(std::string_view text) {
-  std::string out;
-  size_t copied = 0;        // text[0, copied) is in `out`
-  size_t last_starter = 0;  // offset of the last safe starter seen, or 0
-  size_t at = 0;
-  while (at < text.size()) {
-    if (static_cast<unsigned char>(text[at]) < 0xCC) {  // below U+0300
-      last_starter = at;
-      at += static_cast<unsigned char>(text[at]) < 0x80 ? 1 : 2;
-      continue;
-    }
-    const CodePoint point = code_point_at(text, at);
-    if (is_safe_starter(point.value)) {
-      last_starter = at;
-      at += static_cast<size_t>(point.size);
-      continue;
-    }
-    size_t end = at + static_cast<size_t>(point.size);
-    while (end < text.size()) {
-      const CodePoint next = code_point_at(text, end);
-      if (is_safe_starter(next.value)) break;
-      end += static_cast<size_t>(next.size);
-    }
-    out.append(text, copied, last_starter - copied);
-    out += map_whole(text.substr(last_starter, end - last_starter), UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    copied = last_starter = at = end;
-  }
-  out.append(text, copied);
-  return out;
-}
-
-bool is_ascii(std::string_view text) {
-  unsigned char seen = 0;
-  for (const char c : text) seen |= static_cast<unsigned char>(c);
-  return seen < 0x80;
-}
 
 }  // namespace
 
@@ -115,6 +46,7 @@ bool is_white_space(char32_t c) {
 
 bool is_numeric(char32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
+  if (const auto added = added_category(c); !added.empty()) return added.starts_with('N');
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
          category == UTF8PROC_CATEGORY_NO;
@@ -126,6 +58,8 @@ bool is_word(char32_t c) {
   if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
       (c >= 0x1F170 && c <= 0x1F189))
     return true;
+  if (const auto added = added_category(c); !added.empty())
+    return added[0] == 'L' || added[0] == 'M' || added == "Nd" || added == "Nl" || added == "Pc";
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
          category == UTF8PROC_CATEGORY_PC;
@@ -151,21 +85,6 @@ size_t leading_space(std::string_view text) {
   return at;
 }
 
-std::string normalize(std::string_view text, Form form) {
-  if (is_ascii(text)) return std::string(text);
-  switch (form) {
-    case Form::nfc:
-      return to_nfc(text);
-    case Form::nfd:
-      return map_whole(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
-    case Form::nfkc:
-      return map_whole(text, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
-    case Form::nfkd:
-      return map_whole(text, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
-  }
-  return std::string(text);
-}
-
 std::string lowercase(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -176,19 +95,6 @@ std::string lowercase(std::string_view text) {
       out += "i\xCC\x87";  // the one code point whose lower case is two
     else
       append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(point.value))));
-  }
-  return out;
-}
-
-std::string without_marks(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const CodePoint point = code_point_at(text, at);
-    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(point.value));
-    if (category < UTF8PROC_CATEGORY_MN || category > UTF8PROC_CATEGORY_ME)
-      out.append(text, at, static_cast<size_t>(point.size));
-    at += static_cast<size_t>(point.size);
   }
   return out;
 }

@@ -36,8 +36,6 @@ enum class Form { nfc, nfd, nfkc, nfkd };
 std::string normalize(std::string_view text, Form form);
 /// Each code point's full lower-case mapping, without regard to its neighbours.
 std::string lowercase(std::string_view text);
-/// The text without code points of the categories Mn, Mc and Me.
-std::string without_marks(std::string_view text);
 
 /// Each maximal ill-formed part becomes U+FFFD, as Unicode recommends and Rust and Python do.
 std::string replace_invalid_utf8(std::string_view bytes);

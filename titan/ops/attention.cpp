@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <tuple>
 #include <vector>
 
@@ -29,6 +30,7 @@ using AttentionGrads = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr int64_t kForwardBlock = 24;
 constexpr int64_t kBackwardBlock = 48;
+constexpr int64_t kInPlaceQueries = 4;  // with fewer, packing keys and values costs more than it saves
 
 int64_t round_to_lanes(int64_t count) { return (count + 15) / 16 * 16; }
 
@@ -87,6 +89,15 @@ AttentionArgs attention_args(const Tensor& q, const Tensor& k, const Tensor& v, 
           .dim_padded = round_to_lanes(q.size(3))};
 }
 
+/// Calls fn(begin, end, scratch) over parts of [0, tasks), with `floats` of scratch per thread.
+void run_tasks(int64_t tasks, int64_t floats, const std::function<void(int64_t, int64_t, float*)>& fn) {
+  const int64_t threads = std::min<int64_t>(at::get_num_threads(), tasks);
+  const auto scratch = at::empty({threads, floats}, at::TensorOptions(at::kFloat));
+  auto* data = scratch.mutable_data_ptr<float>();
+  at::parallel_for(0, tasks, 1,
+                   [&](int64_t begin, int64_t end) { fn(begin, end, data + at::get_thread_num() * floats); });
+}
+
 AttentionResult attention_cpu(const Tensor& q_BTNH, const Tensor& k_BSKH, const Tensor& v_BSKH,
                               const Tensor& first_key_BT, double scale) {
   auto [out, logsumexp] = attention_shape(q_BTNH, k_BSKH, v_BSKH, first_key_BT, scale);
@@ -98,7 +109,15 @@ AttentionResult attention_cpu(const Tensor& q_BTNH, const Tensor& k_BSKH, const 
   args.block = std::min(kForwardBlock, args.queries);
   args.result = array(out);
   args.logsumexp = logsumexp.mutable_data_ptr<float>();
-  const int64_t batch = q.size(0), kv_tasks = batch * args.kv_heads;
+  const int64_t batch = q.size(0);
+  if (args.queries < kInPlaceQueries) {
+    run_tasks(batch * args.heads * args.queries, 2 * args.dim_padded + args.keys_padded,
+              [&](int64_t begin, int64_t end, float* scratch) {
+                kernels().attention_in_place(args, begin, end, scratch);
+              });
+    return {out, logsumexp};
+  }
+  const int64_t kv_tasks = batch * args.kv_heads;
   const auto packed =
       at::empty({kv_tasks, (args.keys_padded + args.keys) * args.dim_padded}, logsumexp.options());
   args.packed = packed.mutable_data_ptr<float>();
@@ -107,9 +126,8 @@ AttentionResult attention_cpu(const Tensor& q_BTNH, const Tensor& k_BSKH, const 
 
   const int64_t blocks = (args.queries + args.block - 1) / args.block;
   const int64_t scratch_floats = args.block * (2 * args.dim_padded + args.keys_padded);
-  at::parallel_for(0, batch * args.heads * blocks, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> scratch(static_cast<size_t>(scratch_floats));
-    kernels().attention_forward(args, begin, end, scratch.data());
+  run_tasks(batch * args.heads * blocks, scratch_floats, [&](int64_t begin, int64_t end, float* scratch) {
+    kernels().attention_forward(args, begin, end, scratch);
   });
   return {out, logsumexp};
 }
@@ -151,9 +169,8 @@ AttentionGrads attention_backward_cpu(const Tensor& grad_BTNH, const Tensor& q_B
   args.dv = array(dv);
   const int64_t scratch_floats = args.dim_padded * (3 * args.keys + 2 * args.keys_padded + 3 * args.block) +
                                  2 * args.block * args.keys_padded;
-  at::parallel_for(0, q.size(0) * args.kv_heads, 1, [&](int64_t begin, int64_t end) {
-    std::vector<float> scratch(static_cast<size_t>(scratch_floats));
-    kernels().attention_backward(args, begin, end, scratch.data());
+  run_tasks(q.size(0) * args.kv_heads, scratch_floats, [&](int64_t begin, int64_t end, float* scratch) {
+    kernels().attention_backward(args, begin, end, scratch);
   });
   return {dq, dk, dv};
 }

@@ -125,6 +125,8 @@ struct Kernels {
   void (*attention_pack)(const AttentionArgs& args, int64_t kv_task_begin, int64_t kv_task_end);
   void (*attention_forward)(const AttentionArgs& args, int64_t block_task_begin, int64_t block_task_end,
                             float* scratch);
+  void (*attention_in_place)(const AttentionArgs& args, int64_t query_task_begin, int64_t query_task_end,
+                             float* scratch);
   void (*attention_backward)(const AttentionArgs& args, int64_t kv_task_begin, int64_t kv_task_end,
                              float* scratch);
 };

@@ -196,9 +196,6 @@ ImportReport hf_import(const HfModel& model, const std::filesystem::path& path,
     report.bytes += static_cast<int64_t>(view.bytes.size());
     release_pages(view.bytes);
   }
-  if (options.quantized && report.dequantized == 0) {
-    report.notes.push_back("initial_load_in_hf_quantized had no effect: no tensor is quantised");
-  }
   return report;
 }
 

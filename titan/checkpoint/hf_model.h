@@ -10,16 +10,11 @@
 
 namespace titan {
 
-class Module;
-
 /// A tensor under its own model's name.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
-
-/// The model's parameters under their fully qualified names; trainable or not.
-std::vector<NamedTensor> named_tensors(const Module& model);
 
 /// A model as Hugging Face files see it. The tensors are the live ones: import writes into them.
 struct HfModel {

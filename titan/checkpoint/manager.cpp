@@ -52,6 +52,10 @@ void import_and_log(const HfModel& model, const fs::path& path, bool quantized) 
   const Stopwatch watch;
   const ImportReport report = hf_import(model, path, {.quantized = quantized});
   for (const std::string& note : report.notes) log_info("{}", note);
+  if (quantized && report.dequantized == 0) {
+    log_warning("checkpoint.initial_load_in_hf_quantized has no effect: no tensor of {} is quantised",
+                path.string());
+  }
   for (const std::string& name : report.ignored) log_info("Not needed and not loaded: {}", name);
   log_info("Loaded {} tensors, {} bytes; none missing, none unexpected.", report.tensors,
            with_commas(report.bytes));

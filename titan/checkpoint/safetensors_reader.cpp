@@ -29,13 +29,16 @@ struct DataRange {
   int64_t end;
 };
 
-/// Bytes of `shape` elements; nothing when the product overflows or ends inside a byte.
+/// Bytes of `shape` elements; nothing when the product of the sizes overflows or ends inside a byte. A zero
+/// does not hide an overflow, because strides are products of the other sizes.
 std::optional<int64_t> data_bytes(const std::vector<int64_t>& shape, SafetensorsDtype dtype) {
-  // A zero makes the product zero even where the other sizes would overflow.
-  int64_t bits = std::ranges::find(shape, 0) != shape.end() ? 0 : dtype_bits(dtype);
+  int64_t bits = dtype_bits(dtype);
+  bool empty = false;
   for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bits, size, &bits)) return {};
+    empty |= size == 0;
+    if (__builtin_mul_overflow(bits, std::max<int64_t>(size, 1), &bits)) return {};
   }
+  if (empty) return 0;
   if (bits % 8 != 0) return {};
   return bits / 8;
 }

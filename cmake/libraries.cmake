@@ -77,6 +77,7 @@ if(torch_sources)
     set_target_properties(titan PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(TITAN_PCH)
     target_precompile_headers(titan PRIVATE <ATen/core/Tensor.h> <string> <vector> <functional> <span>)
+    target_compile_options(titan PRIVATE -fpch-preprocess)
   endif()
 endif()
 

@@ -1,11 +1,12 @@
 # Finds torch by its directory, without find_package(Torch), which would bring protobuf, CUDA and a second of configuring.
 # Defines the interface target titan::torch_api, and TITAN_TORCH_DIR, TITAN_TORCH_VERSION.
 
-if(TITAN_TORCH)
-  set(TITAN_TORCH_DIR ${TITAN_TORCH})
-else()
-  file(GLOB candidates ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
-  list(GET candidates 0 TITAN_TORCH_DIR)
+set(TITAN_TORCH_DIR ${TITAN_TORCH})
+if(NOT TITAN_TORCH AND EXISTS ${CMAKE_SOURCE_DIR}/build/torch_dir)
+  # What tools/setup.sh chose.
+  file(STRINGS ${CMAKE_SOURCE_DIR}/build/torch_dir TITAN_TORCH_DIR LIMIT_COUNT 1)
+elseif(NOT TITAN_TORCH)
+  file(GLOB TITAN_TORCH_DIR ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
 endif()
 if(NOT EXISTS "${TITAN_TORCH_DIR}/include/ATen/core/Tensor.h" OR NOT EXISTS "${TITAN_TORCH_DIR}/lib/libtorch_cpu.so")
   message(FATAL_ERROR

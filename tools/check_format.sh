@@ -13,7 +13,7 @@ case "$("$format" --version 2>/dev/null)" in
   exit 1
   ;;
 esac
-files=$(find . \( -name build -o -name .venv -o -name outputs \) -prune -o \( -name '*.h' -o -name '*.cpp' \) -print)
+files=$(find . \( -name build -o -name .venv -o -name outputs \) -prune -o \( -name '*.h' -o -name '*.cpp' -o -name '*.inc' \) -print)
 [ -n "$files" ] || { echo "format: no files" >&2; exit 1; }
 if [ "${1:-}" = --fix ]; then mode=-i; else mode="--dry-run -Werror"; fi
 # shellcheck disable=SC2086

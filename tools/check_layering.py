@@ -145,7 +145,7 @@ def check_tree(root):
         file.relative_to(root).as_posix()
         for folder in ("titan", "apps", "tests", "bench", "examples")
         for file in sorted((root / folder).rglob("*"))
-        if file.suffix in (".h", ".cpp", ".py")
+        if file.suffix in (".h", ".cpp", ".inc", ".py")
     ]
     files += [file.relative_to(root).as_posix() for file in sorted((root / "tools").glob("*.py"))]
     texts = {path: (root / path).read_text(encoding="utf-8") for path in files}

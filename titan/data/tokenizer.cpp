@@ -149,8 +149,8 @@ Tokenizer Tokenizer::load(const std::filesystem::path& assets) {
   }
   Tokenizer result(std::make_unique<Parts>(path, root, name));
   const auto id_of = [&](std::string_view token) { return result.token_to_id(token); };
-  result.parts_->bos = special_id(path.parent_path(), "bos", id_of);
-  result.parts_->eos = special_id(path.parent_path(), "eos", id_of);
+  result.parts_->bos = special_id(path.parent_path(), "bos", id_of, result.vocab_size());
+  result.parts_->eos = special_id(path.parent_path(), "eos", id_of, result.vocab_size());
   return result;
 }
 

@@ -5,9 +5,9 @@
 
 namespace titan {
 
-std::optional<int32_t> special_id(
-    const std::filesystem::path& folder, std::string_view kind,
-    const std::function<std::optional<int32_t>(std::string_view)>& token_to_id) {
+std::optional<int32_t> special_id(const std::filesystem::path& folder, std::string_view kind,
+                                  const std::function<std::optional<int32_t>(std::string_view)>& token_to_id,
+                                  int64_t num_ids) {
   const std::string by_name = format("{}_token", kind);
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const auto path = folder / name;
@@ -32,7 +32,11 @@ std::optional<int32_t> special_id(
     const Json config = Json::parse_file(path);
     const Json* id = config.find(by_id);
     if (id && id->is_array() && id->size() > 0) id = &id->at(0);
-    if (id && id->is_int()) return static_cast<int32_t>(id->as_int());
+    if (!id || !id->is_int()) continue;
+    if (id->as_int() < 0 || id->as_int() >= num_ids)
+      throw ValueError("{}: {} is {}, but the ids of tokenizer.json end at {}", path.string(), by_id,
+                       id->as_int(), num_ids - 1);
+    return static_cast<int32_t>(id->as_int());
   }
   return std::nullopt;
 }

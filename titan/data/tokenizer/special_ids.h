@@ -13,6 +13,7 @@ namespace titan {
 /// generation_config.json and config.json by id. Throws ValueError that names the file where the token is not
 /// in the vocabulary.
 std::optional<int32_t> special_id(const std::filesystem::path& folder, std::string_view kind,
-                                  const std::function<std::optional<int32_t>(std::string_view)>& token_to_id);
+                                  const std::function<std::optional<int32_t>(std::string_view)>& token_to_id,
+                                  int64_t num_ids);
 
 }  // namespace titan

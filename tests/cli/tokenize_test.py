@@ -54,7 +54,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual([json.loads(line) for line in back.split("\n")[:-1]], [{"text": text} for text in texts])
         other = self.answer('{"body": "a b"}\n', "--jsonl", "--text-key", "body")
         self.assertEqual(other, ids.splitlines(True)[0])
-        self.assertEqual(self.answer(other, "--decode", "--jsonl", "--text-key=body"), '{"body":"a b"}\n')
+        self.assertEqual(self.answer(other, "--decode", "--jsonl", "--text-key=body"), '{"body": "a b"}\n')
 
     def test_special_tokens_are_added_and_left_out_on_demand(self):
         self.assertEqual(self.answer("a", "--add-eos", "--add-bos"), "[64, 2045]\n")

@@ -87,6 +87,14 @@ TEST_CASE("packed files hold the same documents as plain ones") {
   }
 }
 
+TEST_CASE("packed files of long repetitions are unpacked to the end") {
+  const DataFolder folder;
+  const std::vector<std::string> documents{std::string(5'000'000, 'a'), "b"};
+  const std::string lines = read_file(folder.write_lines("plain.jsonl", documents));
+  CHECK(texts_of(folder.write("a.jsonl.zst", zstd(lines))) == documents);
+  CHECK(texts_of(folder.write("b.jsonl.gz", gzip(lines))) == documents);
+}
+
 TEST_CASE("documents run through several files in the order of their names") {
   const DataFolder folder;
   for (int i = 0; i < 40; ++i)
@@ -144,7 +152,7 @@ TEST_CASE("a fingerprint follows the texts, not where they lie") {
   const DataFolder folder;
   const auto one = folder.write_lines("one.jsonl", {"ab", "c"});
   folder.write_lines("two/x.jsonl", {"ab"});
-  folder.write_lines("two/y.jsonl", {"c"});
+  folder.write("two/y.jsonl", "\n\n{\"id\": 7, \"text\": \"c\"}");
   const auto other = folder.write_lines("other.jsonl", {"a", "bc"});
   CHECK(open_corpus(one).fingerprint() == open_corpus((folder.path() / "two").string()).fingerprint());
   CHECK(open_corpus(one).fingerprint() != open_corpus(other).fingerprint());
@@ -165,6 +173,10 @@ TEST_CASE("the index is made again when a file changes, and reused when not") {
   folder.write_lines("a.jsonl", {"one", "two", "three"});
   CHECK(texts_of(path).size() == 3);
   CHECK(indices() == 2);
+  const auto time = std::filesystem::last_write_time(path);
+  folder.write_lines("a.jsonl", {"one", "two", "three", "four"});
+  std::filesystem::last_write_time(path, time);
+  CHECK(texts_of(path).size() == 4);
 }
 
 TEST_CASE("a file that changes under a running reader is an error that names it") {

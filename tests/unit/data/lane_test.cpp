@@ -204,13 +204,17 @@ TEST_CASE("a lane knows whether it holds a token, also behind a long document cu
   LaneSource full = source_of(folder, {"", "xy"});
   CHECK(Lane(full, 0).has_tokens());
   CHECK_FALSE(Lane(full, 2).has_tokens());
-  std::string text = "x";
-  for (int i = 0; i < 5000; ++i) text += "\u20ac";  // three bytes each: the cut must not fall inside one
-  LaneSource wide = source_of(folder, {text});
-  wide.encode = [](std::string_view piece) {
-    CHECK(piece.size() <= 4096);
-    CHECK_FALSE(find_invalid_utf8(piece));
-    return testing::byte_tokens(piece);
-  };
-  CHECK(Lane(wide, 0).has_tokens());
+  for (const char* start :
+       {"", "x", "xx"}) {  // three bytes a character: two of the three cuts fall inside one
+    std::string text = start;
+    for (int i = 0; i < 5000; ++i) text += "\u20ac";
+    LaneSource wide = source_of(folder, {text});
+    wide.encode = [](std::string_view piece) {
+      CHECK(piece.size() > 4000);
+      CHECK(piece.size() <= 4096);
+      CHECK_FALSE(find_invalid_utf8(piece));
+      return testing::byte_tokens(piece);
+    };
+    CHECK(Lane(wide, 0).has_tokens());
+  }
 }

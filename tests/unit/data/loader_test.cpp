@@ -99,31 +99,33 @@ TEST_CASE("the state counts the batches that were taken, not those made ahead") 
 
 TEST_CASE("prefetch_factor says how many batches are made ahead, and changes none") {
   const DataFolder folder;
-  auto config = config_of(folder);
-  std::vector<std::vector<int64_t>> ids;
+  std::vector<std::string> texts;
+  for (char c = 'a'; c <= 'z'; ++c) texts.push_back(std::string(65, c));  // 64 pairs: a batch
+  DataLoaderConfig config{.dataset_path = folder.write_lines("a.jsonl", texts), .lanes = 1};
   for (const int64_t factor : {0, 1, 5}) {
+    CAPTURE(factor);
     config.prefetch_factor = factor;
-    std::atomic<int64_t> encoded = 0;
+    std::atomic<int64_t> calls = 0;
+    std::atomic<bool> here = false;
     DataLoader loader(
         config,
-        [&](std::string_view text) {
-          encoded += static_cast<int64_t>(text.size());
+        [&, caller = std::this_thread::get_id()](std::string_view text) {
+          ++calls;
+          here = std::this_thread::get_id() == caller;
           return testing::byte_tokens(text);
         },
         rank_of(0, 1));
-    ids.emplace_back();
-    for (int i = 0; i < 5; ++i) {
-      const Batch batch = loader.next().value();
-      ids.back().insert(ids.back().end(), batch.input_ids.begin(), batch.input_ids.end());
-    }
-    const int64_t taken = encoded;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    loader.next();
-    if (factor == 0) CHECK(encoded - taken < 400);
-    if (factor == 5) CHECK(encoded > 10 * 64);
+    CHECK(calls == 1);  // the look for a usable document
+    CHECK(loader.next()->input_ids == std::vector<int64_t>(64, 'a'));
+    // The batch taken, those ahead, and the document at which the next begins.
+    const int64_t expected = 1 + 1 + factor + 1;
+    for (int i = 0; i < 500 && calls < expected; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(calls == expected);
+    CHECK(here == (factor == 0));
+    for (char c = 'b'; c <= 'j'; ++c) CHECK(loader.next()->input_ids == std::vector<int64_t>(64, c));
   }
-  CHECK(ids[0] == ids[1]);
-  CHECK(ids[0] == ids[2]);
 }
 
 TEST_CASE("an error of the reading thread reaches the caller and stays") {
@@ -160,6 +162,10 @@ TEST_CASE("other data, lanes or seed are refused by name when a run resumes") {
   refused(other, "dataloader.seed 42, this run has 1");
   other = config;
   other.dataset_path = folder.write_lines("b.jsonl", testing::numbered_documents(101, 60));
+  refused(other, "the data set c4_test (100 documents");
+  auto texts = testing::numbered_documents(100, 60);
+  texts[50] += "!";
+  other.dataset_path = folder.write_lines("d.jsonl", texts);
   refused(other, "the data set c4_test (100 documents");
   // The same content elsewhere is the same data.
   other.dataset_path = folder.write_lines("c.jsonl", testing::numbered_documents(100, 60));

@@ -17,6 +17,7 @@ int tokenize_command(std::span<const std::string> args);
 int version_command(std::span<const std::string> args);
 
 // libtitan.so
+int batches_command(std::span<const std::string> args);
 int forward_command(std::span<const std::string> args);
 int generate_command(std::span<const std::string> args);
 int train_command(std::span<const std::string> args);

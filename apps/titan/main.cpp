@@ -29,6 +29,7 @@ constexpr std::array kCommands = {
     Command{"config", kCoreLibrary, "Print the configuration that `train` would use, or its --summary"},
     Command{"forward", kTorchLibrary, "Logits, loss and gradients of a checkpoint on given tokens"},
     Command{"generate", kTorchLibrary, "Continue a prompt with a Hugging Face checkpoint"},
+    Command{"batches", kTorchLibrary, "Write the rows that `train` would train on"},
     Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
     Command{"version", kCoreLibrary, "Versions and paths of titan, its compiler and torch [--json]"},
 };

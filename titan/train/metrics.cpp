@@ -1,0 +1,131 @@
+#include "titan/train/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <system_error>
+
+#include "titan/base/error.h"
+#include "titan/base/json.h"
+#include "titan/base/log.h"
+#include "titan/base/strings.h"
+
+namespace titan {
+namespace {
+
+// TensorBoard runs are told apart by the minute they began in, as the reference names them.
+std::string minute_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y%m%d-%H%M", &local);
+  return text;
+}
+
+void add_memory(std::vector<Scalar>& scalars, const std::string& prefix, const MemoryStats& memory) {
+  scalars.emplace_back(prefix + "memory/max_active(GiB)", memory.max_active_gib);
+  scalars.emplace_back(prefix + "memory/max_active(%)", memory.max_active_pct);
+  scalars.emplace_back(prefix + "memory/max_reserved(GiB)", memory.max_reserved_gib);
+  scalars.emplace_back(prefix + "memory/max_reserved(%)", memory.max_reserved_pct);
+}
+
+}  // namespace
+
+JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path) : path_(path) {
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  if (!error) out_.open(path, std::ios::binary | std::ios::app);
+  if (error || !out_) {
+    throw ValueError(
+        "metrics file {} cannot be written ({}); choose another with --dump_folder or "
+        "--metrics.save_jsonl_file",
+        path.string(), error ? error.message() : std::strerror(errno));
+  }
+}
+
+void JsonLinesWriter::add_scalars(int64_t step, std::span<const Scalar> scalars) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Json line = Json::object();
+  line.set("step", step).set("time", std::chrono::duration<double>(now).count());
+  for (const auto& [tag, value] : scalars) line.set(tag, value);
+  out_ << line.dump() << '\n' << std::flush;
+  if (!out_)
+    warn_once(
+        format("{}: cannot be written any more (disk full?); later metrics are missing", path_.string()));
+}
+
+MetricsProcessor::MetricsProcessor(const MetricsConfig& config, MetricsContext context)
+    : config_(config), context_(std::move(context)), colors_(Colors::make(!config.disable_color_printing)) {
+  if (config.enable_tensorboard) {
+    tensorboard_.emplace(context_.dump_folder / config.save_tb_folder / minute_stamp());
+    log_info("TensorBoard logging enabled. Logs will be saved at {}",
+             tensorboard_->path().parent_path().string());
+  }
+  if (config.enable_jsonl) json_lines_.emplace(context_.dump_folder / config.save_jsonl_file);
+}
+
+bool MetricsProcessor::should_log(int64_t step) const { return step == 1 || step % config_.log_freq == 0; }
+
+void MetricsProcessor::add_batch(double loading_seconds, int64_t num_tokens) {
+  loading_seconds_ += loading_seconds;
+  num_tokens_ += num_tokens;
+  ++num_batches_;
+}
+
+void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar> extra) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - window_start_).count() - excluded_seconds_;
+  const double tps = static_cast<double>(num_tokens_) / seconds;
+  const double flops = static_cast<double>(context_.flops_per_token) * tps;
+  const StepReport report{.step = result.step,
+                          .loss = result.avg_loss,
+                          .grad_norm = result.grad_norm,
+                          .memory = peak_memory(context_.device),
+                          .tokens_per_second = tps,
+                          .tflops = flops / 1e12,
+                          .mfu = 100.0 * flops / context_.peak.flops};
+
+  std::vector<Scalar> scalars = {
+      {"loss_metrics/global_avg_loss", result.avg_loss},
+      {"loss_metrics/global_max_loss", result.max_loss},
+      {"grad_norm", result.grad_norm},
+      {"n_tokens_seen", static_cast<double>(result.tokens_seen)},
+      {"throughput(tps)", tps},
+      {"tflops", report.tflops},
+      {"mfu(%)", *report.mfu},
+      {"time_metrics/end_to_end(s)", seconds / static_cast<double>(std::max<int64_t>(num_steps_, 1))},
+      {"time_metrics/data_loading(s)",
+       loading_seconds_ / static_cast<double>(std::max<int64_t>(num_batches_, 1))},
+      {"time_metrics/data_loading(%)", 100.0 * loading_seconds_ / seconds},
+  };
+  add_memory(scalars, "", report.memory);
+  scalars.emplace_back("memory/num_alloc_retries", static_cast<double>(report.memory.num_alloc_retries));
+  scalars.emplace_back("memory/num_ooms", static_cast<double>(report.memory.num_ooms));
+  scalars.insert(scalars.end(), extra.begin(), extra.end());
+  write(result.step, scalars);
+  log_info("{}", step_line(report, colors_));
+
+  window_start_ = Clock::now();
+  excluded_seconds_ = loading_seconds_ = 0;
+  num_tokens_ = num_batches_ = num_steps_ = 0;
+}
+
+void MetricsProcessor::log_validation(int64_t step, double loss, int64_t num_tokens, double seconds) {
+  const MemoryStats memory = peak_memory(context_.device);
+  const double tps = static_cast<double>(num_tokens) / seconds;
+  std::vector<Scalar> scalars = {{"validation_metrics/loss", loss},
+                                 {"validation_metrics/throughput(tps)", tps}};
+  add_memory(scalars, "validation_metrics/", memory);
+  write(step, scalars);
+  log_info("{}", validate_line(step, loss, memory, tps, colors_));
+  exclude(seconds);
+}
+
+void MetricsProcessor::write(int64_t step, std::span<const Scalar> scalars) {
+  if (tensorboard_) tensorboard_->add_scalars(step, scalars);
+  if (json_lines_) json_lines_->add_scalars(step, scalars);
+}
+
+}  // namespace titan

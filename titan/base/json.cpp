@@ -192,6 +192,8 @@ Json& Json::set(std::string_view key, Json value) {
 }
 
 Json& Json::append_member(std::string key, Json value) {
+  if (is_null()) value_ = Object{};
+  items();
   return std::get<Object>(value_).emplace_back(std::move(key), std::move(value)).second;
 }
 

@@ -65,11 +65,11 @@ class Json {
   const Json& at(size_t index) const;
   size_t size() const;
 
-  /// Sets or replaces a member; a null value becomes an object first.
+  /// Sets or replaces a member and returns it; a null value becomes an object first.
   Json& set(std::string_view key, Json value);
   /// Appends to a list; a null value becomes a list first.
   void push_back(Json value);
-  /// Adds a member whose key is known to be new, without a search.
+  /// Adds a member whose key is known to be new, without a search, and returns it.
   Json& append_member(std::string key, Json value);
 
   bool operator==(const Json&) const = default;

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "unit" / "data" / "tokenizer_golden.json"
-CASES = """gpt2 gpt2_prefix_space llama3 qwen3 o200k smollm2 byte_level_inside missing_bytes split_Removed_-
+CASES = """gpt2 gpt2_prefix_space llama3 qwen3 o200k smollm2 byte_level_inside ignore_merges missing_bytes split_Removed_-
 split_Contiguous_invert_- split_MergedWithPrevious_- split_MergedWithNext_- split_Isolated_\\w* Whitespace NFKC strip
 replace_regex added_tokens no_decoder characters characters_no_fallback characters_separate_unknown affixes""".split()
 

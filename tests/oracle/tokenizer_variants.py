@@ -146,6 +146,7 @@ def variants(bundled: Path) -> list[tuple[str, dict]]:
         "pretokenizers", {"type": "Punctuation", "behavior": "Contiguous"}, byte_level(),
         {"type": "Digits", "individual_digits": False}, split({"Regex": "[0-9][0-9][0-9]"})),
         model={"unk_token": None})
+    add("ignore_merges", model={"ignore_merges": True, "merges": small["model"]["merges"][::2]})
     add("dropout_zero", model={"dropout": 0.0})
     add("missing_bytes", model={"vocab": {t: i for t, i in small["model"]["vocab"].items() if t not in "zÃØ"}})
     for pattern in ({"String": "-"}, {"Regex": r"\s+|the"}, {"Regex": r"\w*"}):

@@ -161,6 +161,18 @@ TEST_CASE("bos and eos are added once, also where the template adds them") {
   CHECK(with_template.encode("abc", {.add_special_tokens = false, .add_bos = true}) == Ids{4, 3, 2});
 }
 
+TEST_CASE("With ignore_merges a word of the vocabulary is one token") {
+  const DataFolder folder;
+  const auto ids = [&](bool ignore_merges) {
+    Json model = parse(R"({"vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 6}, "merges": ["a b"]})");
+    model.set("ignore_merges", ignore_merges);
+    folder.write("tokenizer.json", small({{"added_tokens", Json::array()}, {"model", model}}).dump());
+    return Tokenizer::load(folder.path()).encode("abc");
+  };
+  CHECK(ids(false) == std::vector<int32_t>{3, 2});
+  CHECK(ids(true) == std::vector<int32_t>{6});
+}
+
 TEST_CASE("Text that is not UTF-8 and ids without a token are refused with their place") {
   const Tokenizer tokenizer = Tokenizer::load(bundled());
   CHECK_THROWS_WITH_AS(tokenizer.encode("abc\xFF"), doctest::Contains("offset 3"), ValueError);

@@ -44,7 +44,7 @@ build: configure
 demo: build
 	@rm -rf $(DEMO)
 	$(TITAN) train --module qwen3 --config qwen3_demo --dump_folder $(DEMO)
-	$(TITAN) generate --assets $$(ls -d $(DEMO)/checkpoint/step-*) --prompt "In the beginning"
+	$(TITAN) generate --assets $$(ls -d $(DEMO)/checkpoint/step-* | tail -n 1) --prompt "In the beginning" --temperature 0.8 --top-k 40 --seed 1
 
 test: setup-tests configure
 	@cmake --build $(BUILD)

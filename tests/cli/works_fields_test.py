@@ -70,7 +70,7 @@ class Run:
 
 
 def titan(command, words):
-    environment = dict(os.environ, HOME=str(FOLDER / "home"))
+    environment = dict(os.environ, HOME=str(FOLDER / "home"), TITAN_NUM_THREADS="1")
     return subprocess.run([TITAN, command, *words], capture_output=True, text=True, cwd=FOLDER, env=environment)
 
 

@@ -1,6 +1,5 @@
 #include "titan/models/families.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "titan/base/error.h"
@@ -12,7 +11,7 @@ std::span<const ModelFamily> model_families() {
   static const std::vector<ModelFamily> families = {
       {.name = "qwen3",
        .flavors = &qwen3::flavors,
-       .hf_model_types = {"qwen3", "qwen3_moe"},
+       .architectures = {{"qwen3", true}, {"qwen3_moe", false}},
        .from_assets = [](const std::string& assets) { return qwen3::from_assets(assets); },
        .compare = &qwen3::compare,
        .hf_config = &qwen3::hf_config},
@@ -39,9 +38,10 @@ ModelSpec spec_from_assets(const std::string& assets) {
   }
   std::vector<std::string> known;
   for (const auto& family : model_families()) {
-    const auto& types = family.hf_model_types;
-    if (std::ranges::find(types, type->as_string()) != types.end()) return family.from_assets(assets);
-    known.insert(known.end(), types.begin(), types.end());
+    for (const auto& [model_type, runs] : family.architectures) {
+      if (model_type == type->as_string()) return family.from_assets(assets);
+      known.emplace_back(model_type);
+    }
   }
   throw ValueError(
       "{}: model_type \"{}\" is not built yet; there is: {} (docs/add_a_model.md says how to add one)",

@@ -12,12 +12,18 @@
 
 namespace titan {
 
+/// A value of model_type in config.json, and whether its models run or are only read and counted.
+struct HfArchitecture {
+  std::string_view model_type;
+  bool runs;
+};
+
 /// What the rest of titan asks a model family without knowing it.
 struct ModelFamily {
   std::string_view name;  ///< ModelSpec::name
   std::vector<std::string> (*flavors)();
-  /// The values of model_type in config.json that from_assets reads.
-  std::vector<std::string> hf_model_types;
+  /// What from_assets reads.
+  std::vector<HfArchitecture> architectures;
   /// The model of a Hugging Face folder, from its config.json alone.
   ModelSpec (*from_assets)(const std::string& assets);
   /// What a config.json says against a model; `what` names the file in errors.

@@ -118,9 +118,12 @@ void flavors(std::string& out) {
 }
 
 void architectures(std::string& out) {
-  heading(out, "Hugging Face architectures (`model_type`)", {"model_type", "family"});
+  heading(out, "Hugging Face architectures (`model_type`)", {"model_type", "family", "status"});
   for (const auto& family : model_families()) {
-    for (const auto& type : family.hf_model_types) row(out, {code(type), std::string(family.name)});
+    for (const auto& [model_type, runs] : family.architectures) {
+      row(out, {code(std::string(model_type)), std::string(family.name),
+                runs ? "works" : "not built yet; counted only"});
+    }
   }
 }
 

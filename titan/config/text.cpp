@@ -48,11 +48,12 @@ T parse_number(std::string_view text, std::string_view expected) {
   const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   T value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = end == digits.data() + digits.size() && !digits.starts_with('+');
+  const bool two_signs = text.starts_with('+') && (digits.starts_with('+') || digits.starts_with('-'));
+  const bool whole = end == digits.data() + digits.size() && !two_signs;
   if (whole && error == std::errc::result_out_of_range) {
     throw ConfigError("expects {}; '{}' is out of range", expected, text);
   }
-  if (!whole || error != std::errc{} || digits.starts_with("-+")) {
+  if (!whole || error != std::errc{}) {
     throw ConfigError("expects {}; got '{}'", expected, text);
   }
   return value;

@@ -32,7 +32,8 @@ void* match_type(Node node, const NodeType& type, Match match);
 std::string join_fqn(std::string_view parent, std::string_view name);
 
 /// Calls `fn(fqn, struct)` for every T inside `root`, with its fully qualified name.
-template <Described T, Described Root, class Fn>
+template <Described T, class Root, class Fn>
+  requires Described<std::remove_const_t<Root>>
 void traverse(Root& root, Fn fn, Match match = Match::derived) {
   using Found = std::conditional_t<std::is_const_v<Root>, const T, T>;
   walk(node_of(root), [&](const Place& place) {

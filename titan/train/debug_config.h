@@ -25,7 +25,7 @@ struct DebugConfig {
     f("seed", seed, "Seed of the initial weights; none: drawn and logged");
     f("deterministic", deterministic,
       "torch's deterministic algorithms; an operator without one is an error");
-    f("deterministic_warn_only", deterministic_warn_only, "Such an operator only warns", Status::no_meaning);
+    f("deterministic_warn_only", deterministic_warn_only, "Such an operator only warns");
     f("moe_force_load_balance", moe_force_load_balance, "Send tokens to experts in turn", Status::refused);
     f("detect_anomaly", detect_anomaly, "autograd's anomaly mode: name the operator of a non-finite gradient",
       Status::refused);

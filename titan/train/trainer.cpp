@@ -72,7 +72,7 @@ void set_determinism(Trainer& trainer) {
   trainer.seed = debug.seed ? static_cast<uint64_t>(*debug.seed) : std::random_device{}();
   log_info("Seed: {}{}", trainer.seed, debug.seed ? "" : " (drawn; --debug.seed repeats it)");
   if (!debug.deterministic) return;
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
   at::globalContext().setDeterministicFillUninitializedMemory(false);
   log_info("Deterministic algorithms are on: an operator without one {}",
            debug.deterministic_warn_only ? "only warns" : "is an error");

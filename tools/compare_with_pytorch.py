@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WARMUP, DECAY_RATIO, MIN_LR_FACTOR, LR = 20, 0.5, 0.1, 3e-3  # qwen3_demo's
+WARMUP, DECAY_RATIO, MIN_LR_FACTOR = 20, 0.5, 0.1  # qwen3_demo's
 
 
 def make_assets(folder, seed):
@@ -39,7 +39,8 @@ def make_assets(folder, seed):
 
 def run_titan(arguments, assets, work):
     common = ["--module", "qwen3", "--config", "qwen3_demo", "--hf_assets_path", assets, "--training.steps",
-              str(arguments.steps), "--training.global_batch_size", str(arguments.global_batch_size)]
+              str(arguments.steps), "--training.global_batch_size", str(arguments.global_batch_size),
+              "--optimizer.param_groups.0.optimizer_kwargs.lr", str(arguments.lr)]
     rows, held_out = work / "rows.safetensors", work / "validation.safetensors"
     for out, more in ((rows, []), (held_out, ["--validation"])):
         subprocess.run([arguments.titan, "batches", *common, "--out", out, *more], check=True)
@@ -95,12 +96,12 @@ def run_pytorch(arguments, model, rows, held_out):
     import torch
     from safetensors.torch import load_file
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True)
     rows = load_file(rows)
     local, curve = 4, []
     for step in range(arguments.steps):
         for group in optimizer.param_groups:
-            group["lr"] = LR * lr_factor(step, arguments.steps)
+            group["lr"] = arguments.lr * lr_factor(step, arguments.steps)
         first = step * arguments.global_batch_size
         parts = [{key: value[at:at + local] for key, value in rows.items()}
                  for at in range(first, first + arguments.global_batch_size, local)]
@@ -144,6 +145,7 @@ def main():
     parser.add_argument("--titan", default=str(ROOT / "build/release/bin/titan"))
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--global-batch-size", type=int, default=4)
+    parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--float64", action="store_true", help="run PyTorch in float64: the exact curve, to measure rounding")
     parser.add_argument("--plot", help="write the curves to this PNG file (needs matplotlib)")

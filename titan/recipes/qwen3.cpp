@@ -44,7 +44,7 @@ TrainerConfig qwen3_demo() {
   config.model_spec = model_registry("demo");
   config.hf_assets_path = bundled_tokenizer();
   config.metrics.log_freq = 10;
-  config.optimizer = default_adamw(3e-3);
+  config.optimizer = default_adamw(1e-3);
   config.lr_scheduler.warmup_steps = 20;
   config.lr_scheduler.decay_ratio = 0.5;
   config.lr_scheduler.min_lr_factor = 0.1;

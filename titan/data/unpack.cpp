@@ -78,14 +78,13 @@ void unpack_zstd(const std::filesystem::path& path, Writer& writer) {
   while (const size_t size = std::fread(packed.data(), 1, packed.size(), file.get())) {
     read_any = true;
     ZSTD_inBuffer in{packed.data(), size, 0};
-    bool full = false;  // more may be waiting inside the decoder
-    while (in.pos < in.size || full) {
+    while (in.pos < in.size) {  // the decoder holds back a byte while output waits
+
       ZSTD_outBuffer out{piece.data(), piece.size(), 0};
       wanted = ZSTD_decompressStream(stream.get(), &out, &in);
       if (ZSTD_isError(wanted))
         throw ValueError("{} is broken zstd data: {}", path.string(), ZSTD_getErrorName(wanted));
       writer.write(piece.data(), out.pos);
-      full = out.pos == out.size && wanted != 0;
     }
   }
   if (std::ferror(file.get())) throw ValueError("cannot read {}: {}", path.string(), std::strerror(errno));

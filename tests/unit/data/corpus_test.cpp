@@ -50,6 +50,19 @@ std::string zstd(const std::string& bytes) {
   return packed;
 }
 
+/// One frame whose first block ends behind `first` bytes.
+std::string zstd_in_two_blocks(const std::string& bytes, size_t first) {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  std::string packed(ZSTD_compressBound(bytes.size()) + 1024, '\0');
+  ZSTD_outBuffer out{packed.data(), packed.size(), 0};
+  ZSTD_inBuffer begin{bytes.data(), first, 0}, rest{bytes.data() + first, bytes.size() - first, 0};
+  REQUIRE(ZSTD_compressStream2(context, &out, &begin, ZSTD_e_flush) == 0);
+  REQUIRE(ZSTD_compressStream2(context, &out, &rest, ZSTD_e_end) == 0);
+  ZSTD_freeCCtx(context);
+  packed.resize(out.pos);
+  return packed;
+}
+
 }  // namespace
 
 TEST_CASE("JSON lines give a document each, blank lines none") {
@@ -93,6 +106,9 @@ TEST_CASE("packed files of long repetitions are unpacked to the end") {
   const std::string lines = read_file(folder.write_lines("plain.jsonl", documents));
   CHECK(texts_of(folder.write("a.jsonl.zst", zstd(lines))) == documents);
   CHECK(texts_of(folder.write("b.jsonl.gz", gzip(lines))) == documents);
+  // Output is left inside the decoder when all input is used.
+  for (const size_t first : {20'000, 100'000})
+    CHECK(texts_of(folder.write("c.jsonl.zst", zstd_in_two_blocks(lines, first))) == documents);
 }
 
 TEST_CASE("documents run through several files in the order of their names") {

@@ -79,7 +79,6 @@ void unpack_zstd(const std::filesystem::path& path, Writer& writer) {
     read_any = true;
     ZSTD_inBuffer in{packed.data(), size, 0};
     while (in.pos < in.size) {  // the decoder holds back a byte while output waits
-
       ZSTD_outBuffer out{piece.data(), piece.size(), 0};
       wanted = ZSTD_decompressStream(stream.get(), &out, &in);
       if (ZSTD_isError(wanted))

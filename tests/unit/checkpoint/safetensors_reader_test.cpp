@@ -84,7 +84,7 @@ TEST_CASE("a lying entry names file, tensor and both sizes") {
 
 TEST_CASE("a shape whose product overflows is an error") {
   for (const char* shape : {"[4294967296,4294967296]", "[9223372036854775807]", "[3037000500,3037000500,2]",
-                            "[4611686018427387904,8,0]"}) {
+                            "[4611686018427387904,8,0]", "[0,4611686018427387904,8]"}) {
     CAPTURE(shape);
     const auto error = entry_error_of(format(R"("dtype":"F32","shape":{},"data_offsets":[0,0])", shape), 0);
     CHECK(contains(error, "2^63"));

@@ -5,6 +5,7 @@
 #include "titan/base/error.h"
 #include "titan/data/tokenizer/byte_level.h"
 #include "titan/data/tokenizer/merge_table.h"
+#include "titan/data/tokenizer/pre_tokenizer.h"
 #include "titan/data/tokenizer/regex.h"
 #include "titan/data/tokenizer/unicode.h"
 #include "titan/data/tokenizer/word_cache.h"
@@ -19,6 +20,16 @@ std::vector<std::string> matches(std::string_view pattern, std::string_view text
   Regex::Matches found(regex, text);
   while (const auto match = found.next())
     result.emplace_back(text.substr(match->begin, match->end - match->begin));
+  return result;
+}
+
+/// The words that a pre-tokenizer, given as JSON, makes of a text.
+std::vector<std::string> words(const char* json, std::string_view text) {
+  const Json component = Json::parse(json, "test");
+  std::vector<std::string> result;
+  PreTokenizer(Component(component, "test")).split(text, [&](std::string_view word) {
+    result.emplace_back(word);
+  });
   return result;
 }
 
@@ -61,6 +72,39 @@ TEST_CASE("Expressions mean what they mean in Ruby's syntax") {
   CHECK(matches(R"(\s+(?!\S)|\s+)", "  x") == Found{" ", " "});
   for (const char* pattern : {"[a[b]]", "[a&&b]", "a{1,2}+", "[[:alpha:]]", "[a", "a\\", R"([\S])", R"(\pL)"})
     CHECK_THROWS_WITH_AS(Regex(pattern, "where"), doctest::Contains("where: the expression"), ValueError);
+}
+
+TEST_CASE("Delimiters are kept, dropped or joined as the behavior says") {
+  using Words = std::vector<std::string>;
+  const auto split = [](const std::string& behavior, bool invert = false) {
+    const std::string json = R"({"type": "Split", "pattern": {"String": "-"}, "behavior": ")" + behavior +
+                             R"(", "invert": )" + (invert ? "true" : "false") + "}";
+    return words(json.c_str(), "the-final--countdown");
+  };
+  CHECK(split("Removed") == Words{"the", "final", "countdown"});
+  CHECK(split("Removed", true) == Words{"-", "-", "-"});
+  CHECK(split("Isolated") == Words{"the", "-", "final", "-", "-", "countdown"});
+  CHECK(split("MergedWithPrevious") == Words{"the-", "final-", "-", "countdown"});
+  CHECK(split("MergedWithNext") == Words{"the", "-final", "-", "-countdown"});
+  CHECK(split("Contiguous") == Words{"the", "-", "final", "--", "countdown"});
+  CHECK(split("MergedWithNext", true) == Words{"the-", "final-", "-", "countdown"});
+}
+
+TEST_CASE("Digits stand alone or together") {
+  using Words = std::vector<std::string>;
+  CHECK(words(R"({"type": "Digits", "individual_digits": true})", "a12\u0663b") ==
+        Words{"a", "1", "2", "\u0663", "b"});
+  CHECK(words(R"({"type": "Digits", "individual_digits": false})", "a12\u0663b\u00bd") ==
+        Words{"a", "12\u0663", "b", "\u00bd"});
+}
+
+TEST_CASE("Words, punctuation and white space are told apart") {
+  using Words = std::vector<std::string>;
+  CHECK(words(R"({"type": "Whitespace"})", " x\u00b2 it's--\u3000_a\u200db") ==
+        Words{"x", "\u00b2", "it", "'", "s", "--", "_a\u200db"});
+  CHECK(words(R"({"type": "WhitespaceSplit"})", " a\u00a0b-c\n") == Words{"a", "b-c"});
+  CHECK(words(R"({"type": "Punctuation", "behavior": "Isolated"})", "a,$\u3002") ==
+        Words{"a", ",", "$", "\u3002"});
 }
 
 TEST_CASE("Merges give the same for short and long words as looking at every pair") {

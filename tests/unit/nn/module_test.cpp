@@ -27,11 +27,12 @@ class PairModule : public Module {
   std::shared_ptr<Linear> first, second;
 };
 
+}  // namespace
+
+// Outside the unnamed namespace: its build<> is a symbol that the config library looks up.
 struct NotALinearConfig : LinearConfig {
   void describe(auto& f) { f.template base<LinearConfig>(*this); }
 };
-
-}  // namespace
 
 template <>
 titan::ModulePtr titan::build(const NotALinearConfig&) {
@@ -60,7 +61,7 @@ TEST_CASE("materialize allocates, fills and respects trainable; meta allocates n
                    LinearConfig{.in_features = 4, .out_features = 4}});
   pair.first->weight.trainable = false;
   materialize(pair, at::kBFloat16, at::kCPU, 1);
-  CHECK(pair.first->weight.value.scalar_type() == at::kBFloat16);
+  CHECK((pair.first->weight.value.scalar_type() == at::kBFloat16));
   CHECK_FALSE(pair.first->weight.value.requires_grad());
   CHECK(pair.second->weight.value.requires_grad());
   CHECK(pair.first->bias.value.abs().sum().item<float>() == 0.0f);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "titan/base/build_info.h"
@@ -57,6 +58,21 @@ std::optional<std::string> users_line_before(const std::vector<std::string>& lin
   return std::nullopt;
 }
 
+/// The line that `place`, `file:line:column`, is about, as the compiler would show it; empty when it cannot
+/// be read.
+std::string source_line(const std::string& place) {
+  const size_t column = place.rfind(':'), line = place.rfind(':', column - 1);
+  const std::string number = place.substr(line + 1, column - line - 1);
+  std::ifstream file(place.substr(0, line));
+  std::string text;
+  for (int64_t left = std::atoll(number.c_str()); left > 0; --left) {
+    if (!std::getline(file, text)) return "";
+  }
+  constexpr size_t kNumberWidth = 5;
+  return std::string(kNumberWidth - std::min(kNumberWidth, number.size()), ' ') + number + " | " + text +
+         "\n";
+}
+
 std::string with_excerpt(const std::vector<std::string>& lines, size_t message) {
   constexpr size_t kExcerptLines = 2;
   std::string text = lines[message] + "\n";
@@ -70,11 +86,7 @@ std::string with_excerpt(const std::vector<std::string>& lines, size_t message) 
 }  // namespace
 
 std::optional<fs::path> find_compiler() {
-  if (const auto chosen = env("CXX")) {
-    const auto found = find_program(*chosen);
-    if (!found) throw ConfigError("CXX={}: there is no such program", *chosen);
-    return found;
-  }
+  if (const auto chosen = env("CXX")) return find_program(*chosen);
   if (auto built_with = find_program(build_info().compiler)) return built_with;
   return find_program("g++");
 }
@@ -118,8 +130,9 @@ std::string readable_errors(std::string_view output, const fs::path& folder) {
       ++count;
     } else if (const auto place = users_line_before(lines, i, prefix)) {
       const size_t mark = lines[i].find("error: ");
-      users += format("{}: {} (reported in {})\n", *place, lines[i].substr(mark),
-                      lines[i].substr(0, lines[i].find(':')));
+      const std::string reporter = lines[i].substr(0, lines[i].find(':'));
+      users +=
+          format("{}: {} (reported in {})\n{}", *place, lines[i].substr(mark), reporter, source_line(*place));
       ++count;
     }
   }

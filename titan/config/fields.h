@@ -89,7 +89,15 @@ struct MemberType {
 namespace detail {
 
 template <class T>
-struct MemberTypeOf;  // the member types that a config struct may have; others are compile errors here
+struct MemberTypeOf {
+  static_assert(
+      !std::is_same_v<T, T>,
+      "a config member is a bool, int64_t, double, std::string, an enum with titan::names, a std::optional "
+      "of "
+      "one of these, a std::vector of int64_t, double or strings, a struct with describe, a Poly, or a "
+      "std::vector of structs or Polys");
+  static constexpr MemberType value{};
+};
 
 template <class T>
 constexpr MemberType member_of_kind(Kind kind) {

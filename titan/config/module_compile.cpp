@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "titan/base/build_info.h"
+#include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/base/log.h"
@@ -268,12 +269,14 @@ fs::path compiled_module(const fs::path& source) {
   if (is_current(entry, compiler)) return entry.file(".so");
   if (!compiler) {
     throw ConfigError(
-        "{} must be compiled, and there is no C++ compiler here. Either install one (g++ 12 or newer), or do "
+        "{} must be compiled, and there is no C++ compiler here{}. Either install one (g++ 12 or newer), or "
+        "do "
         "it elsewhere: "
         "`titan config --module {} --config NAME --json > FILE.json` and here `--config FILE.json` without "
         "--module; or "
         "`titan config --module {} --compile-to {}.so`, and put that file beside the source's name here",
-        source.string(), source.stem().string(), source.stem().string(), source.stem().string());
+        source.string(), env("CXX") ? format(" (CXX={})", *env("CXX")) : "", source.stem().string(),
+        source.stem().string(), source.stem().string());
   }
   const FileLock lock(entry.file(".lock"));
   if (is_current(entry, compiler)) return entry.file(".so");

@@ -56,7 +56,9 @@ void* upcast(Node node, const NodeType& base) {
 void require_builder(void (*builder)(), const NodeType& type) {
   if (builder != nullptr) return;
   throw ValueError(
-      "nothing here can build a {}: define `template <> ModulePtr titan::build(const {}&)` beside it",
+      "nothing here can build a {}: define `template <> ModulePtr titan::build(const {}&)` (for a type "
+      "outside of functions "
+      "and unnamed namespaces)",
       type_name(type), demangle(type.info->name()));
 }
 

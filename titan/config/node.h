@@ -3,6 +3,7 @@
 #include <concepts>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -28,8 +29,7 @@ namespace detail {
 /// What the config library knows about one struct type, without its C++ type. One constant per type.
 struct NodeType {
   const std::type_info* info;
-  const void*
-      module;  ///< the shared object that compiled it; tells same-named types of two user modules apart
+  const void* module;  ///< the shared object that compiled it: two user modules may have types of one name
   void (*describe)(void* node, Fields& fields);
   void* (*create)();
   void* (*clone)(const void* node);
@@ -141,13 +141,30 @@ inline constexpr NodeType node_type{&typeid(T),
                                     detail::validate_hook<T>(),
                                     detail::validate_in_hook<T>()};
 
+namespace detail {
+
+/// Whether other files can define build<T>: types of functions and unnamed namespaces have no name there.
+template <class T>
+consteval bool has_linkage() {
+  const std::string_view name = __PRETTY_FUNCTION__;
+  return name.find("{anonymous}") == name.npos && name.find("(anonymous") == name.npos &&
+         name.find(")::") == name.npos;
+}
+
+}  // namespace detail
+
 // Bodies of function templates are instantiated at the end of a file, after the specialisations of build<> in
 // it.
 template <class T>
 ModulePtr detail::build_node(const void* node) {
-  ModulePtr (*make)(const T&) = &titan::build<T>;
-  require_builder(reinterpret_cast<void (*)()>(make), node_type<T>);
-  return make(*static_cast<const T*>(node));
+  if constexpr (has_linkage<T>()) {
+    ModulePtr (*make)(const T&) = &titan::build<T>;
+    require_builder(reinterpret_cast<void (*)()>(make), node_type<T>);
+    return make(*static_cast<const T*>(node));
+  } else {
+    require_builder(nullptr, node_type<T>);
+    return nullptr;
+  }
 }
 
 /// An owned struct of any type.

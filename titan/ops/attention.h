@@ -12,7 +12,7 @@ at::Tensor first_keys(const at::Tensor& positions_BT);
 /// Softmax attention: query t sees the keys in [first_key_BT[b, t], t + S - T]. Query head n reads key head
 /// n / (N / K). scale multiplies q·k. float32 or bfloat16 storage, float32 inside; the result is [B, T, N, H]
 /// in q's dtype. Works block by block and never makes a [T, S] tensor; blocks outside every query's range are
-/// skipped. first_key_BT: int32, >= 0; rows are keys' indices (0 everywhere = plain causal). A query that
+/// skipped. first_key_BT: int32 key indices (0 everywhere = plain causal; below 0 counts as 0). A query that
 /// sees no key gives zeros. Strided views (a part of a KV cache) are taken as they are. Throws ValueError if
 /// shapes or dtypes do not fit.
 at::Tensor attention(const at::Tensor& q_BTNH, const at::Tensor& k_BSKH, const at::Tensor& v_BSKH,

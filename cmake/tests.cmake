@@ -32,7 +32,7 @@ function(titan_unit_tests program library)
     file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/tests/unit ${source})
     string(REGEX REPLACE "_test\\.cpp$" "" name ${name})
     string(REPLACE "/" "." name ${name})
-    add_test(NAME unit.${name} COMMAND ${program} --source-file=*${source})
+    add_test(NAME unit.${name} COMMAND ${program} --source-file=*${source} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(unit.${name} PROPERTIES TIMEOUT 120
       FAIL_REGULAR_EXPRESSION "test cases: +0 " ENVIRONMENT "${titan_test_environment}")
   endforeach()

@@ -1,6 +1,6 @@
 """Training against PyTorch: ten AdamW steps with accumulation, clipping, schedule and validation, from the same weights
-on the same rows. The oracle runs in float64, so that only our own rounding is measured: PyTorch's float32 run is itself
-about 1e-3 off in the gradient norm by step 9."""
+on the same rows. The oracle runs in float64, so that only our own rounding is measured: at this rate PyTorch's own
+float32 run strays from it by up to 1e-3 in the gradient norm."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def compare(*flags):
 
 class TenSteps(unittest.TestCase):
     def test_ten_steps_follow_the_exact_curve(self):
-        result = compare("--steps", "10", "--global-batch-size", "8", "--float64")
+        result = compare("--steps", "10", "--global-batch-size", "8", "--lr", "2e-3", "--float64")
         self.assertLess(result["max_loss_difference"], 1e-5)
         self.assertLess(result["max_grad_norm_difference"], 1e-4)
         self.assertLess(result["validation_difference"], 1e-5)

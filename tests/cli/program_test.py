@@ -73,7 +73,6 @@ class Version(unittest.TestCase):
             self.skipTest("no git repository")
         commit = json.loads(titan("version", "--json").stdout)["commit"].removesuffix("-dirty")
         self.assertGreaterEqual(len(commit), 10)
-        self.assertTrue(head.startswith(commit) or head != commit, "the commit of the last build")
         known = subprocess.run(["git", "-C", SOURCE, "cat-file", "-t", commit], capture_output=True, text=True)
         self.assertEqual(known.stdout.strip(), "commit")
 

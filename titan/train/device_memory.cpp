@@ -50,7 +50,7 @@ int64_t swap() {
 DeviceInfo device_info(std::string_view device_type) {
   if (device_type == "cpu")
     return {.type = "cpu", .name = cpu_model(), .capacity_bytes = host_memory(), .swap_bytes = swap()};
-  throw ValueError("--device {}: not built yet; use --device cpu", device_type);
+  throw ConfigError("--device {}: not built yet; use --device cpu", device_type);
 }
 
 MemoryStats peak_memory(const DeviceInfo& device) {

@@ -27,7 +27,7 @@ struct DeviceInfo {
   std::string label() const;
 };
 
-/// Describes device 0 of `device_type`; ValueError for a type without a row.
+/// Describes device 0 of `device_type`; ConfigError for a type without a row.
 DeviceInfo device_info(std::string_view device_type);
 
 /// Peak since the process started. On a CPU active and reserved are both the process's largest resident size.

@@ -48,7 +48,8 @@ JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path) : path_(path
 void JsonLinesWriter::add_scalars(int64_t step, std::span<const Scalar> scalars) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   Json line = Json::object();
-  line.set("step", step).set("time", std::chrono::duration<double>(now).count());
+  line.set("step", step);
+  line.set("time", std::chrono::duration<double>(now).count());
   for (const auto& [tag, value] : scalars) line.set(tag, value);
   out_ << line.dump() << '\n' << std::flush;
   if (!out_)

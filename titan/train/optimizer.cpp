@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <regex>
 
@@ -23,6 +24,21 @@ std::regex compile_pattern(const ParamGroupConfig& group) {
     throw ConfigError("optimizer.param_groups: pattern '{}' is not a regular expression: {}", group.pattern,
                       error.what());
   }
+}
+
+/// Python's repr of a float, as the reference prints these settings: 0.0008 and 1e-08, where the shortest
+/// text would be 8e-04.
+std::string python_repr(double value) {
+  char text[64];
+  auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
+  const std::string scientific(text, end);
+  const size_t e = scientific.find('e');
+  if (e == std::string::npos) return scientific;  // inf, nan
+  const int exponent = std::stoi(scientific.substr(e + 1));
+  if (exponent < -4 || exponent >= 16) return scientific;
+  end = std::to_chars(text, text + sizeof text, value, std::chars_format::fixed).ptr;
+  const std::string digits(text, end);
+  return digits.find('.') == std::string::npos ? digits + ".0" : digits;
 }
 
 std::string_view name_of(OptimizerName name) { return name == OptimizerName::AdamW ? "AdamW" : "Adam"; }
@@ -53,21 +69,22 @@ std::vector<at::Tensor> gradients_of(const ParamGroup& group) {
   return grads;
 }
 
-void check_groups(const std::vector<ParamGroup>& groups, const std::vector<bool>& pattern_found) {
-  for (size_t i = 0; i < groups.size(); ++i) {
-    if (!groups[i].params.empty()) continue;
-    const auto& pattern = groups[i].config.pattern;
-    if (pattern_found[i]) {
-      throw ConfigError(
-          "optimizer.param_groups: pattern '{}' (group {}) only finds parameters that an earlier group "
-          "has taken; the first match wins, so put the narrower pattern first",
-          pattern, i);
-    }
-    throw ConfigError(
-        "optimizer.param_groups: pattern '{}' (group {}) finds no trainable parameter; remove the group "
-        "or mend the pattern",
-        pattern, i);
-  }
+void require_match(const ParamGroupConfig& group, size_t index, bool pattern_found) {
+  if (pattern_found) return;
+  throw ConfigError(
+      "optimizer.param_groups: pattern '{}' (group {}) finds no trainable parameter; remove the group or "
+      "mend the "
+      "pattern",
+      group.pattern, index);
+}
+
+void require_parameters(const ParamGroup& group, size_t index) {
+  if (!group.params.empty()) return;
+  throw ConfigError(
+      "optimizer.param_groups: pattern '{}' (group {}) only finds parameters that an earlier group has "
+      "taken; the first "
+      "match wins, so put the narrower pattern first",
+      group.config.pattern, index);
 }
 
 }  // namespace
@@ -85,6 +102,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const std::vector<Module::Na
   if (config.implementation == OptimizerImplementation::fused_opt_states_bf16) moment_dtype = at::kBFloat16;
 
   std::vector<bool> pattern_found(patterns.size(), false);
+  std::optional<std::string> uncovered;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter->trainable) continue;
     std::optional<size_t> owner;
@@ -93,14 +111,19 @@ Optimizer::Optimizer(const OptimizerConfig& config, const std::vector<Module::Na
       pattern_found[i] = true;
       if (!owner) owner = i;
     }
-    if (!owner) {
-      throw ConfigError(
-          "optimizer.param_groups: no pattern finds parameter '{}'; add a last group with pattern '.*'",
-          name);
+    if (owner) {
+      append(groups_[*owner], parameter->value, moment_dtype);
+    } else if (!uncovered) {
+      uncovered = name;
     }
-    append(groups_[*owner], parameter->value, moment_dtype);
   }
-  check_groups(groups_, pattern_found);
+  for (size_t i = 0; i < groups_.size(); ++i) require_match(groups_[i].config, i, pattern_found[i]);
+  if (uncovered) {
+    throw ConfigError(
+        "optimizer.param_groups: no pattern finds parameter '{}'; add a last group with pattern '.*'",
+        *uncovered);
+  }
+  for (size_t i = 0; i < groups_.size(); ++i) require_parameters(groups_[i], i);
 }
 
 void Optimizer::step(double lr_factor, double grad_scale) {
@@ -164,8 +187,8 @@ std::vector<std::string> Optimizer::banner() const {
         format("Optimizer {} (model_part=0): {} params [{}] {'lr': {}, 'betas': ({}, {}), 'eps': {}, "
                "'weight_decay': {}}",
                name_of(group.config.optimizer_name), group.params.size(), group.config.pattern,
-               shortest(kwargs.lr), shortest(kwargs.betas.at(0)), shortest(kwargs.betas.at(1)),
-               shortest(kwargs.eps), shortest(kwargs.weight_decay)));
+               python_repr(kwargs.lr), python_repr(kwargs.betas.at(0)), python_repr(kwargs.betas.at(1)),
+               python_repr(kwargs.eps), python_repr(kwargs.weight_decay)));
   }
   return lines;
 }

@@ -1,39 +1,12 @@
 #include <ATen/ops/zeros.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 
-#include <algorithm>
-
+#include "tests/unit/memory_watch.h"
 #include "tests/unit/ops/outcome.h"
 #include "titan/ops/attention.h"
 #include "titan/ops/linear_cross_entropy.h"
 
 using namespace titan;
 using at::Tensor;
-
-namespace {
-
-/// Watches what tensors allocate on this thread.
-struct Watch : c10::MemoryReportingInfoBase {
-  int64_t now = 0, peak = 0, largest = 0;
-
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now += size;
-    peak = std::max(peak, now);
-    largest = std::max(largest, size);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-};
-
-/// What fn allocates, freed parts subtracted.
-std::shared_ptr<Watch> watch(const std::function<void()>& fn) {
-  auto info = std::make_shared<Watch>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, info);
-  fn();
-  return info;
-}
-
-}  // namespace
 
 TEST_CASE("attention allocates nothing that grows with queries times keys") {
   const auto run = [](int64_t tokens) {

@@ -4,7 +4,9 @@
 
 #include "titan/base/error.h"
 #include "titan/data/tokenizer/byte_level.h"
+#include "titan/data/tokenizer/decoder.h"
 #include "titan/data/tokenizer/merge_table.h"
+#include "titan/data/tokenizer/normalizer.h"
 #include "titan/data/tokenizer/pre_tokenizer.h"
 #include "titan/data/tokenizer/regex.h"
 #include "titan/data/tokenizer/unicode.h"
@@ -160,6 +162,36 @@ TEST_CASE("Normal forms keep what later Unicode versions and utf8proc would chan
   CHECK(unicode::normalize("\u304b\u3099\u4e00", Form::nfc) == "\u304c\u4e00");
 }
 
+TEST_CASE("Tokens become text step by step") {
+  const auto decode = [](const char* json, std::vector<std::string> tokens) {
+    const Json component = Json::parse(json, "test");
+    return Decoder(Component(component, "test"))(std::move(tokens));
+  };
+  constexpr const char* kFallback = R"({"type": "ByteFallback"})";
+  CHECK(decode(kFallback, {"<0xE4>", "<0xb8>", "<0xAD>", "a"}) == "\u4e2da");
+  CHECK(decode(kFallback, {"<0xE4>", "<0xB8>", "a", "<0x0A>"}) == "\uFFFD\uFFFDa\n");
+  CHECK(decode(kFallback, {"<0xZZ>", "<0x1>"}) == "<0xZZ><0x1>");
+  constexpr const char* kStrip = R"({"type": "Strip", "content": "_", "start": 2, "stop": 1})";
+  CHECK(decode(kStrip, {"___a__", "_", "b"}) == "_a_b");
+  CHECK(decode(R"({"type": "Replace", "pattern": {"String": "_"}, "content": " "})", {"_a_", "_"}) == " a  ");
+  CHECK(decode(R"({"type": "ByteLevel"})", {"\u0120a", "\u00e4", "\u00b8\u0143", "\u4e2d"}) ==
+        " a\u4e2d\u4e2d");
+  CHECK(Decoder()({"a", "b"}) == "a b");
+}
+
+TEST_CASE("Texts are normalized step by step") {
+  const auto normalize = [](const char* json, std::string_view text) {
+    const Json component = Json::parse(json, "test");
+    return Normalizer(Component(component, "test"))(text);
+  };
+  constexpr const char* kStripThenPrepend = R"({"type": "Sequence", "normalizers": [
+      {"type": "Strip", "strip_left": true, "strip_right": false}, {"type": "Prepend", "prepend": "_"}]})";
+  CHECK(normalize(kStripThenPrepend, " \u3000a ") == "_a ");
+  CHECK(normalize(kStripThenPrepend, "  ") == "");
+  CHECK(normalize(R"({"type": "Lowercase"})", "\u0130\u01c5\u03a3A") == "i\u0307\u01c6\u03c3a");
+  CHECK(normalize(R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"})", "aaxa") == "bxb");
+}
+
 TEST_CASE("Ill-formed bytes become one U+FFFD per maximal part") {
   const std::string bad = "\uFFFD";
   CHECK(unicode::replace_invalid_utf8("ab\xFFz") == "ab" + bad + "z");
@@ -168,6 +200,8 @@ TEST_CASE("Ill-formed bytes become one U+FFFD per maximal part") {
   CHECK(unicode::replace_invalid_utf8("\xF0\x9F\x98\xF0\x9F\x98\x80") == bad + "\U0001F600");
   CHECK(unicode::replace_invalid_utf8("\xED\xA0\x80") == bad + bad + bad);
   CHECK(unicode::replace_invalid_utf8("\xC0\x80") == bad + bad);
+  CHECK(unicode::replace_invalid_utf8("\xE0\x80") == bad + bad);
+  CHECK(unicode::replace_invalid_utf8("\xF4\x90\x80") == bad + bad + bad);
   CHECK(unicode::replace_invalid_utf8("\xF5\x80") == bad + bad);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokens/s and peak memory of training, titan beside transformers + PyTorch, on the same rows in turns.
 
-The model of bench/speed_floor.cpp, both with plain causal attention, fused AdamW and clipping. Each side runs --runs
+The model of bench/modules/speed_floor.cpp, both with plain causal attention, fused AdamW and clipping. Each side runs --runs
 times in turns in a process of its own; printed are medians. Usage: .venv/bin/python bench/training.py [--titan PROGRAM]
 """
 
@@ -34,7 +34,7 @@ def run_titan(titan, work):
     metrics = work / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
     _, peak = child_peak([titan, "train", "--module", "speed_floor", "--config", "speed_floor", "--dump_folder", str(work)],
-                         stderr=subprocess.DEVNULL, env={**os.environ, "TITAN_MODULE_PATH": str(ROOT / "bench")})
+                         stderr=subprocess.DEVNULL, env={**os.environ, "TITAN_MODULE_PATH": str(ROOT / "bench/modules")})
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     rates = [record["throughput(tps)"] for record in records if record["step"] > WARM_UP]
     return statistics.median(rates), peak
@@ -87,7 +87,7 @@ def main():
         work = Path(folder)
         rows = work / "rows.safetensors"
         subprocess.run([arguments.titan, "batches", "--module", "speed_floor", "--config", "speed_floor", "--out", rows],
-                       check=True, stderr=subprocess.DEVNULL, env={**os.environ, "TITAN_MODULE_PATH": str(ROOT / "bench")})
+                       check=True, stderr=subprocess.DEVNULL, env={**os.environ, "TITAN_MODULE_PATH": str(ROOT / "bench/modules")})
         ours, theirs = [], []
         for _ in range(arguments.runs):
             ours.append(run_titan(arguments.titan, work))

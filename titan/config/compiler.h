@@ -8,8 +8,8 @@
 
 namespace titan {
 
-/// The C++ compiler: $CXX if set, else the one titan was built with, else g++ on the PATH; nothing when it is
-/// not there.
+/// The C++ compiler: $CXX if set (of `ccache g++ -m64` the g++; options are left out), else the one titan was
+/// built with, else g++ on the PATH; nothing when it is not there.
 std::optional<std::filesystem::path> find_compiler();
 
 /// The paths in the rule of a make dependency file, as `-MMD -MF` writes it; the target is left out.

@@ -157,6 +157,7 @@ std::string manifest_of(const fs::path& compiler, const std::vector<std::string>
 
 bool is_current(const CacheEntry& entry, const std::optional<fs::path>& compiler) {
   if (!fs::exists(entry.file(".so")) || !fs::exists(entry.file(".deps"))) return false;
+  if (!is_compatible_stamp(read_module_stamp(entry.file(".so")))) return false;  // cut short by a crash
   const std::vector<std::string> lines = split(read_file(entry.file(".deps")), '\n');
   if (compiler && lines[0] != compiler_identity(*compiler)) return false;
   for (size_t i = 1; i < lines.size(); ++i) {

@@ -155,8 +155,9 @@ class FileScope {
 
   void open_brace() {
     if (statement_ == std::vector<std::string>{"extern"}) return clear();
-    const bool is_function = !callee_.empty() && callee_ != ":" && !has("=") && !has("namespace");
-    if (is_function && !has("static") && !has("template") && !has("operator")) functions_.push_back(callee_);
+    const bool is_function = !callee_.empty() && !has("=") && !has("namespace");
+    const bool is_private = callee_ == ":" || has("static") || has("template") || has("operator");
+    if (is_function && !is_private) functions_.push_back(callee_);
     if (is_function || has("namespace")) clear();
     depth_ = 1;  // a class or an initialiser goes on to its ";"
   }

@@ -58,10 +58,12 @@ bool is_inside(std::string_view inner, std::string_view outer) {
 }
 
 void require_disjoint(const std::vector<OverrideClaim>& claims) {
-  // Sorted by path components, a node stands directly before what lies inside it.
+  // A '.' sorts before every letter and digit of a name, so a node stands directly before what lies inside
+  // it.
   std::vector<const OverrideClaim*> sorted;
   for (const OverrideClaim& claim : claims) sorted.push_back(&claim);
-  std::ranges::sort(sorted, {}, [](const OverrideClaim* claim) { return split(claim->place.fqn, '.'); });
+  std::ranges::sort(sorted, {},
+                    [](const OverrideClaim* claim) -> const std::string& { return claim->place.fqn; });
   for (size_t i = 1; i < sorted.size(); ++i) {
     const OverrideClaim &outer = *sorted[i - 1], &inner = *sorted[i];
     if (!is_inside(inner.place.fqn, outer.place.fqn)) continue;

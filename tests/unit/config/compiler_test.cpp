@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "tests/unit/config/expect.h"
 
 using namespace titan;
@@ -46,4 +50,30 @@ TEST_CASE("errors that concern no file of the user's are shown all the same") {
         "cc1plus: fatal error: out of memory\n");
   CHECK(readable_errors("collect2: ld returned 1 exit status\n", "/u") ==
         "collect2: ld returned 1 exit status\n");
+}
+
+TEST_CASE("CXX names the compiler, alone or behind a launcher, and one that is missing is none") {
+  const char* before = std::getenv("CXX");
+  const std::string kept = before ? before : "";
+  const auto with = [](const char* value) {
+    ::setenv("CXX", value, 1);
+    const auto found = find_compiler();
+    return found ? found->filename().string() : "none";
+  };
+  CHECK(with("g++") == "g++");
+  CHECK(with("ccache g++ -m64") == "g++");
+  CHECK(with("/there/is/none") == "none");
+  CHECK(with(" ") == "none");
+  before ? ::setenv("CXX", kept.c_str(), 1) : ::unsetenv("CXX");
+  CHECK(find_compiler().has_value());
+}
+
+TEST_CASE("a program's output and exit code are kept") {
+  const auto log = std::filesystem::temp_directory_path() / "titan_run_logged";
+  CHECK(run_logged({"/bin/sh", "-c", "echo out; echo err >&2; exit 3"}, log) == 3);
+  std::ifstream file(log);
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == "out\nerr\n");
+  CHECK(run_logged({"/bin/sh", "-c", "kill -9 $$"}, log) == 128 + 9);
+  CHECK_THROWS_AS(run_logged({"/there/is/none"}, log), ValueError);
+  std::filesystem::remove(log);
 }

@@ -58,6 +58,11 @@ TEST_CASE("what comes after odd text is still found") {
         Names{"a"});
   CHECK(functions("int values[] = {1, 2};\nstd::vector<int> v{1};\nTrainerConfig a() {}") == Names{"a"});
   CHECK(functions("// a comment that goes on \\\n int hidden() {\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("int A::member() { return 1; }\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("template <>\nModulePtr titan::build(const A& a) { return f(a); }\nTrainerConfig a() {}") ==
+        Names{"a"});
+  CHECK(functions("A::A() : x(1) {}\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("struct alignas(16) X { int y; };\nTrainerConfig a() {}") == Names{"a"});
   CHECK(functions("{ { (").empty());
   CHECK(functions("\"never closed").empty());
 }

@@ -56,3 +56,17 @@ TEST_CASE("a const tree is traversed as const, the root under the empty name") {
   });
   CHECK(visits == 1);
 }
+
+TEST_CASE("a walk goes on inside what its visitor has put into the slot at hand") {
+  Root root = make_root();
+  int64_t seen = 0;
+  walk(node_of(root), [&](const Place& place) {
+    if (place.fqn == "model.layers.0") {
+      Block other;
+      other.attention.n_heads = 99;
+      place.slot->assign(node_of(other));
+    }
+    if (place.fqn == "model.layers.0.attention") seen = as<Attention>(place.node)->n_heads;
+  });
+  CHECK(seen == 99);
+}

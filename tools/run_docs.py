@@ -1,7 +1,7 @@
 """Runs the commands of a document: `run_docs.py DOCUMENT.md BUILD_DIR`, exit code 1 where one fails.
 
 The fenced blocks of a document run in order, in one shell, in the empty folder BUILD_DIR/docs/NAME, with the built
-`titan` and the virtual environment's programs on PATH, an empty HOME, and links to the repository's own folders, so
+`titan` on PATH, an empty HOME, and links to the repository's own folders, so
 that paths from its root work.
 
 ```sh       commands
@@ -122,8 +122,7 @@ def write_files(blocks, folder):
 
 def environment(build_dir, folder):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TITAN", "MAKE"))}
-    paths = [str(build_dir / "bin"), str(ROOT / ".venv" / "bin"), env.get("PATH", "")]
-    return {**env, "PATH": os.pathsep.join(paths), "HOME": str(folder / ".home")}
+    return {**env, "PATH": f"{build_dir / 'bin'}{os.pathsep}{env.get('PATH', '')}", "HOME": str(folder / ".home")}
 
 
 def run(document, build_dir):

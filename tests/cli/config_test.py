@@ -108,6 +108,37 @@ Override rope() {
 }
 """
 
+KERNELS = """
+#include <titan/recipes.h>
+#include <titan/config/derive.h>
+#include <titan/config/override.h>
+#include <titan/nn/module.h>
+using namespace titan;
+
+struct NKIRoPE {
+  struct Config : CosSinRoPEConfig {
+    int64_t lnc = 2;
+    void describe(Fields& f) {
+      f.base<CosSinRoPEConfig>(*this);
+      f("lnc", lnc, "Logical cores");
+    }
+    void validate(const TrainerConfig& config) const {
+      const int64_t stride = 128 * lnc;
+      if (config.training.seq_len % stride == 0) return;
+      throw ValueError("rope_hf requires a sequence length that is a multiple of 128 * LNC={}, got {}", stride,
+                       config.training.seq_len);
+    }
+  };
+};
+template <>
+ModulePtr titan::build(const NKIRoPE::Config& config) {
+  return build(static_cast<const CosSinRoPEConfig&>(config));
+}
+Override nki_rope() {
+  return override<CosSinRoPEConfig>({.exact = true}, [](const auto& config) { return derive<NKIRoPE::Config>(config); });
+}
+"""
+
 
 class ConfigTest(unittest.TestCase):
     @classmethod
@@ -266,6 +297,15 @@ class ConfigTest(unittest.TestCase):
         self.assertIn(replaced.format(2), self.output("--config", "overridden.json"))
         self.assertIn("no module 'kernel'", self.refusal(*DEMO, "--override.imports", "kernel"))
         self.assertIn("has no overrides", self.refusal(*DEMO, "--override.imports", "my run"))
+
+    @unittest.skipUnless((Path(TITAN).resolve().parent.parent / "lib" / "libtitan.so").exists(), "built without torch")
+    def test_a_module_on_torch_is_looked_at_without_training(self):
+        self.write("my_kernels.cpp", KERNELS)
+        words = [*DEMO, "--override.imports", "my_kernels", "--training.seq_len"]
+        line = "[Override] nki_rope: model_spec.model.layers.0.attention.rope CosSinRoPEConfig -> NKIRoPE.Config\n"
+        self.assertIn(line, self.output(*words, "256"))
+        self.assertIn("rope_hf requires a sequence length that is a multiple of 128 * LNC=256, got 384",
+                      self.refusal(*words, "384", code=1))
 
     def test_a_change_in_a_local_header_compiles_again(self):
         folder = self.folder / "headers"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -136,6 +137,24 @@ class Log(TrainCase):
         # Machines that run the tests are busy: three times the promise, which bench/ holds to the letter.
         self.assertLess(to_line, 3)
         self.assertLess(to_step, 15)
+
+
+class Progress(TrainCase):
+    def test_rate_and_time_left_are_shown_to_a_terminal_only(self):
+        reader, writer = pty.openpty()
+        command = [TITAN, "train", "--module", "qwen3", "--config", "qwen3_demo", *TINY, "--dump_folder", str(self.out)]
+        process = subprocess.Popen(command, stderr=writer, stdout=subprocess.DEVNULL)
+        os.close(writer)
+        shown = b""
+        try:
+            while chunk := os.read(reader, 4096):
+                shown += chunk
+        except OSError:  # how a terminal says that its other end is closed
+            pass
+        os.close(reader)
+        self.assertEqual(process.wait(60), 0)
+        self.assertRegex(shown.decode(), r"1/3 33% \d+(\.\d+)?/s \w+ left\r")
+        self.assertNotRegex(self.succeeds().stderr, r"/s \w+ left")
 
 
 class Files(TrainCase):

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HOSTS = {"localhost", "127.0.0.1", "github.com", "git-lfs", "git-lfs.github.com", "arxiv.org", "www.apache.org", "pytorch.org",
-         "huggingface.co", "example.com"}
+         "huggingface.co", "www.w3.org", "example.com"}
 URL = re.compile(r"\bhttps?://([\w.-]+)")
 # A home, a mounted work folder or an optional package tree, as a path's first part.
 MACHINE_PATH = re.compile(r"(?<![\w./~$}>*-])/(?:home|root|work|workspace|opt|mnt|Users|srv)/[\w.]")

@@ -17,7 +17,7 @@ ASSETS = SOURCE / "tests" / "assets"
 
 # A model of a few thousand weights, so that a run takes seconds and most of them are start-up.
 TINY = ["--training.steps", "3", "--training.seq_len", "32", "--training.local_batch_size", "2",
-        "--metrics.log_freq", "1", "--metrics.disable_color_printing", "--checkpoint.no_enable"]
+        "--metrics.log_freq", "1", "--metrics.disable_color_printing", "--checkpoint.no_enable", "--validator.no_enable"]
 
 
 def run(*args, module="qwen3", config="qwen3_demo", cwd=None, env=None, timeout=120):

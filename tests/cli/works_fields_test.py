@@ -284,7 +284,7 @@ def _():
 
 @row("optimizer.param_groups.N.pattern")
 def _():
-    return refused(["--optimizer.param_groups.0.pattern", "nothing"], "no pattern finds parameter")
+    return refused(["--optimizer.param_groups.0.pattern", "nothing"], "pattern 'nothing'")
 
 
 @row("optimizer.param_groups.N.optimizer_name")

@@ -1,7 +1,7 @@
 #pragma once
 
-// Comes before everything else in tests on torch: its logging defines glog's CHECK macros, and doctest's must win in
-// every file of a unity batch, whatever its includes.
+// Comes before everything else in tests on torch: its logging defines glog's CHECK macros, and doctest's must
+// win in every file of a unity batch, whatever its includes.
 #include <c10/util/Logging.h>
 
 #undef CHECK

@@ -72,6 +72,20 @@ int64_t chunk_rows(int64_t asked, int64_t rows, int64_t vocab) {
   return std::min(chunk, rows);
 }
 
+/// dweight [V, D] float32 += logitsᵀ · x. A bfloat16 product cannot be added in place, so it is made in
+/// slices.
+void add_weight_gradient(const Tensor& dweight, const Tensor& logits_CV, const Tensor& x_CD) {
+  if (x_CD.scalar_type() == at::kFloat) {
+    dweight.addmm_(logits_CV.t(), x_CD);
+    return;
+  }
+  constexpr int64_t kSlice = 4096;
+  for (int64_t begin = 0; begin < dweight.size(0); begin += kSlice) {
+    const int64_t count = std::min(kSlice, dweight.size(0) - begin);
+    dweight.narrow(0, begin, count).add_(at::mm(logits_CV.narrow(1, begin, count).t(), x_CD));
+  }
+}
+
 LossAndGrads linear_cross_entropy_cpu(const Tensor& x_in, const Tensor& weight_VD, const Tensor& labels_in,
                                       double normalizer, int64_t chunk, std::array<bool, 2> needs) {
   linear_cross_entropy_check(x_in, weight_VD, labels_in, normalizer, chunk);
@@ -109,8 +123,7 @@ LossAndGrads linear_cross_entropy_cpu(const Tensor& x_in, const Tensor& weight_V
         dx_CD.copy_(at::mm(logits_CV, weight));
       }
     }
-    if (needs[1] && compute == at::kFloat) dweight.addmm_(logits_CV.t(), x);
-    if (needs[1] && compute != at::kFloat) dweight.add_(at::mm(logits_CV.t(), x));
+    if (needs[1]) add_weight_gradient(dweight, logits_CV, x);
   }
   double total = 0;
   for (const float loss : losses) total += static_cast<double>(loss);

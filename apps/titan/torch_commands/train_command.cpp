@@ -39,10 +39,10 @@ int train_command(std::span<const std::string> args) {
   const BuildInfo& build = build_info();
   log_info("titan version: {} (commit {}, torch {})", build.version, build.commit, build.torch_version);
   ResolvedConfig resolved = resolve_config(words);
-  Trainer trainer = build_trainer({.config = *resolved.config,
-                                   .shown_config = to_json(resolved.before_overrides.node()),
-                                   .override_lines = std::move(resolved.override_lines)});
-  return train(trainer);
+  TrainingRun run = build_run({.config = *resolved.config,
+                               .shown_config = to_json(resolved.before_overrides.node()),
+                               .override_lines = std::move(resolved.override_lines)});
+  return train(run);
 }
 
 }  // namespace titan

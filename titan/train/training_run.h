@@ -28,8 +28,8 @@ struct RunRequest {
   std::vector<std::string> override_lines = {};  ///< `[Override] ...` lines for the log
 };
 
-/// Everything a run needs, made by the construction steps of build_trainer() from top to bottom.
-struct Trainer {
+/// Everything a run needs, made by the construction steps of build_run() from top to bottom.
+struct TrainingRun {
   RunRequest request;
   const TrainerConfig& config() const { return request.config; }
 
@@ -53,6 +53,6 @@ struct Trainer {
 /// Checks everything that can be checked before step 1 and makes the parts, saying on the log what is made,
 /// in the reference's order and words. Writes nothing but the log, empty folders, metrics files and
 /// debug.save_config_file. ConfigError and ValueError as the parts throw them.
-Trainer build_trainer(RunRequest request);
+TrainingRun build_run(RunRequest request);
 
 }  // namespace titan

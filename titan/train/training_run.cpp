@@ -1,0 +1,251 @@
+#include "titan/train/training_run.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "titan/base/env.h"
+#include "titan/base/error.h"
+#include "titan/base/file.h"
+#include "titan/base/log.h"
+#include "titan/models/common/model_size.h"
+#include "titan/nn/parameter.h"
+#include "titan/ops/autograd.h"
+#include "titan/ops/cpu_info.h"
+#include "titan/ops/threads.h"
+#include "titan/train/check_assets.h"
+#include "titan/train/hf_model.h"
+
+namespace titan {
+namespace {
+
+at::ScalarType scalar_type(TrainingDtype dtype) {
+  return dtype == TrainingDtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+/// The word users write for an enumerator.
+template <class E>
+std::string_view word_of(E value) {
+  return std::ranges::find(names<E>, value, &Named<E>::value)->name;
+}
+
+void refuse_other_ranks(TrainingRun&) {
+  const auto world_size = env("WORLD_SIZE");
+  if (!world_size || *world_size == "1") return;
+  throw ConfigError(
+      "WORLD_SIZE is {}: training on several ranks is not built yet; start one process, without torchrun",
+      *world_size);
+}
+
+void prepare_dump_folder(TrainingRun& run) {
+  require_writable_folder(run.config().dump_folder, "--dump_folder");
+}
+
+void choose_device(TrainingRun& run) {
+  run.device = device_info(word_of(run.config().device.value_or(DeviceKind::cpu)));
+  set_up_threads();
+}
+
+void report_config(TrainingRun& run) {
+  const DebugConfig& debug = run.config().debug;
+  if (debug.print_config) log_info("Running with configs: {}", run.request.shown_config.dump(2));
+  if (!debug.save_config_file) return;
+  const auto path = std::filesystem::path(run.config().dump_folder) / *debug.save_config_file;
+  std::filesystem::create_directories(path.parent_path());
+  write_file_atomic(path, run.request.shown_config.dump(2) + "\n");
+  log_info("Saved job configs to {}", path.string());
+}
+
+void build_mesh(TrainingRun&) {
+  log_info("Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=1, cp=1, tp=1, ep=1");
+  log_info("Successfully created meshes with active dimensions: []");
+}
+
+void report_overrides(TrainingRun& run) {
+  for (const std::string& line : run.request.override_lines) log_info("{}", line);
+}
+
+void set_determinism(TrainingRun& run) {
+  const DebugConfig& debug = run.config().debug;
+  run.seed = debug.seed ? static_cast<uint64_t>(*debug.seed) : std::random_device{}();
+  log_info("Seed: {}{}", run.seed, debug.seed ? "" : " (drawn; --debug.seed repeats it)");
+  if (!debug.deterministic) return;
+  at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  log_info("Deterministic algorithms are on: an operator without one {}",
+           debug.deterministic_warn_only ? "only warns" : "is an error");
+}
+
+void check_assets_of_run(TrainingRun& run) {
+  for (const std::string& warning : check_assets(run.config())) log_warning("{}", warning);
+}
+
+void report_attention(const ModelConfig& model) {
+  const AttentionConfig& attention = *model.layers.front()->attention;
+  const bool causal_there = attention.attn_backend == AttnBackend::sdpa;
+  log_info("Attention mask: {}; torchtitan's attn_backend {} would use {}", word_of(attention.mask),
+           word_of(attention.attn_backend), causal_there ? "causal" : "document");
+}
+
+void build_model_parts(TrainingRun& run) {
+  prepare_model(run.request.config);
+  const ModelSpec& spec = run.config().model_spec;
+  log_info("Building {} {}", spec.name, spec.flavor);
+  report_attention(*spec.model);
+  auto model = build_model(spec.model);
+  allocate(*model, scalar_type(run.config().training.dtype), at::kCPU);
+  const at::ScalarType compute = scalar_type(run.config().training.mixed_precision_param);
+  model->set_compute_dtype(compute);
+  if (compute == at::kBFloat16 && !bf16_arithmetic()) {
+    log_info("bfloat16 is storage only: this CPU has no bfloat16 arithmetic, matrix products run in float32");
+  }
+  run.model_parts = {model};
+}
+
+void build_metrics(TrainingRun& run) {
+  const ModelSpec& spec = run.config().model_spec;
+  MetricsContext context{.dump_folder = run.config().dump_folder,
+                         .device = run.device,
+                         .peak = peak_flops(run.device.type, run.device.name),
+                         .flops_per_token = flops_per_token(*spec.model, run.config().training.seq_len)};
+  run.metrics.emplace(run.config().metrics, context);
+  log_info("{}", capacity_line(run.device));
+  log_info("{}",
+           model_size_line(spec.name, spec.flavor, model_size(*spec.model).total(), run.metrics->colors()));
+}
+
+void set_recompute(TrainingRun& run) {
+  const auto& config = run.config().activation_checkpoint;
+  const bool full = config.get<FullACConfig>() != nullptr,
+             selective = config.get<SelectiveACConfig>() != nullptr;
+  if (!full && !selective) return;
+  for (const auto& model : run.model_parts) {
+    model->set_recompute(full ? Recompute::full : Recompute::selective);
+  }
+  log_info("Applied {} activation checkpointing to the model", full ? "FullAC" : "SelectiveAC");
+}
+
+int64_t parameter_bytes(const TrainingRun& run) {
+  int64_t bytes = 0;
+  for (const auto& model : run.model_parts) {
+    for (const auto& [name, parameter] : model->named_parameters()) {
+      bytes += static_cast<int64_t>(parameter->value.nbytes());
+    }
+  }
+  return bytes;
+}
+
+void report_capacity(TrainingRun& run) {
+  log_info("{}", peak_line(run.metrics->peak().flops));
+  log_info("That peak was {}", run.metrics->peak().source);
+  log_info("{}", model_memory_line(run.device, parameter_bytes(run)));
+}
+
+// Memory is only taken as it is written to: without this check a model that is too large would be killed by
+// the system without a word, after minutes.
+void check_memory(TrainingRun& run) {
+  const bool small_moments =
+      run.config().optimizer.implementation == OptimizerImplementation::fused_opt_states_bf16;
+  const bool small_weights = run.config().training.dtype == TrainingDtype::bfloat16;
+  const int64_t weights = parameter_bytes(run);
+  const int64_t moments = small_moments && !small_weights ? weights : 2 * weights;
+  const int64_t needed = 2 * weights + moments;
+  if (needed <= run.device.capacity_bytes + run.device.swap_bytes) return;
+  const ModelSpec& spec = run.config().model_spec;
+  const auto gib = [](int64_t bytes) { return fixed(static_cast<double>(bytes) / kGiB, 1); };
+  throw ValueError(
+      "{} {} needs {} GiB for weights ({}), gradients ({}) and optimizer moments ({}), but this machine has "
+      "{} GiB of memory and {} GiB of swap; take a smaller flavor, or training.dtype bfloat16 and "
+      "optimizer.implementation fused_opt_states_bf16",
+      spec.name, spec.flavor, gib(needed), gib(weights), gib(weights), gib(moments),
+      gib(run.device.capacity_bytes), gib(run.device.swap_bytes));
+}
+
+void build_optimizer(TrainingRun& run) {
+  std::vector<Module::NamedParameter> parameters;
+  for (const auto& model : run.model_parts) {
+    const auto part = model->named_parameters();
+    parameters.insert(parameters.end(), part.begin(), part.end());
+  }
+  run.optimizer.emplace(run.config().optimizer, parameters);
+  for (const std::string& line : run.optimizer->banner()) log_info("{}", line);
+  run.lr_scheduler.emplace(run.config().lr_scheduler, run.config().training.steps);
+}
+
+void load_tokenizer(TrainingRun& run) {
+  run.tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(run.config().hf_assets_path));
+  log_info("Loading tokenizer from {}", run.tokenizer->path().filename().string());
+  const int64_t tokens = run.tokenizer->vocab_size(), rows = run.config().model_spec.model->vocab_size;
+  if (tokens <= rows) return;
+  throw ConfigError(
+      "hf_assets_path {}: its tokenizer has {} ids, but {} {} has a vocabulary of {}; give the tokenizer "
+      "that belongs to the model, or a model with a larger vocab_size",
+      run.config().hf_assets_path, tokens, run.config().model_spec.name, run.config().model_spec.flavor,
+      rows);
+}
+
+LoaderOptions loader_options(const TrainingRun& run) {
+  return {.seq_len = run.config().training.seq_len,
+          .local_batch_size = run.config().training.local_batch_size};
+}
+
+void open_data(TrainingRun& run) {
+  run.accumulation_steps = gradient_accumulation_steps(run.config().training, 1);
+  run.data.emplace(run.config().dataloader, run.tokenizer, loader_options(run));
+}
+
+void open_validation(TrainingRun& run) {
+  if (!run.config().validator.enable) return;
+  run.validator.emplace(run.config().validator, run.tokenizer, loader_options(run));
+}
+
+void build_checkpoints(TrainingRun& run) {
+  run.checkpoints.emplace(run.config().checkpoint,
+                          CheckpointManager::Paths{.dump_folder = run.config().dump_folder,
+                                                   .hf_assets_path = run.config().hf_assets_path});
+}
+
+void report_run(TrainingRun& run) {
+  const TrainingConfig& training = run.config().training;
+  log_info(
+      "Trainer is initialized with local batch size {}, global batch size {}, gradient accumulation steps "
+      "{}, "
+      "sequence length {}, total steps {} (warmup {})",
+      training.local_batch_size, global_batch_size(training, 1), run.accumulation_steps, training.seq_len,
+      training.steps, run.config().lr_scheduler.warmup_steps);
+}
+
+// Random weights are made only when none are loaded: filling billions of them takes a while.
+void give_weights(TrainingRun& run) {
+  LanguageModel& model = *run.model_parts.front();
+  if (const auto loaded = run.checkpoints->load(hf_model(model, run.config().model_spec))) {
+    run.step = loaded->step;
+    return;
+  }
+  const NoGrad no_grad;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const Block whole{std::vector<int64_t>(parameter->shape.size(), 0), parameter->shape};
+    fill_block(parameter->value, parameter->init, parameter->shape, whole, run.seed, name);
+  }
+}
+
+// The order of the reference's banner; what can fail without the model's memory comes before step 1 in any
+// case.
+constexpr void (*kConstructionSteps[])(TrainingRun&) = {
+    refuse_other_ranks, choose_device,    prepare_dump_folder, report_config,     build_mesh,
+    set_determinism,    report_overrides, check_assets_of_run, build_model_parts, build_metrics,
+    set_recompute,      report_capacity,  check_memory,        build_optimizer,   load_tokenizer,
+    open_data,          open_validation,  build_checkpoints,   report_run,        give_weights,
+};
+
+}  // namespace
+
+TrainingRun build_run(RunRequest request) {
+  TrainingRun run{.request = std::move(request)};
+  for (const auto step : kConstructionSteps) step(run);
+  return run;
+}
+
+}  // namespace titan

@@ -121,7 +121,6 @@ TEST_CASE("Rates follow the reference's formulas over the steps that the window 
   const double step_seconds = line["time_metrics/end_to_end(s)"].as_double();
   const double tps = line["throughput(tps)"].as_double();
   CHECK(step_seconds >= 0.05);
-  CHECK(step_seconds < 1.0);
   CHECK(tps == doctest::Approx(2000 / (2 * step_seconds)));
   CHECK(line["tflops"].as_double() == doctest::Approx(1000 * tps / 1e12));
   CHECK(line["mfu(%)"].as_double() == doctest::Approx(100 * 1000 * tps / 1e12));
@@ -131,19 +130,22 @@ TEST_CASE("Rates follow the reference's formulas over the steps that the window 
 
 TEST_CASE("Validation writes its own tags, and its time is not training's") {
   const Folder folder("validation");
+  const auto start = std::chrono::steady_clock::now();
   MetricsProcessor metrics(config(), context(folder.path));
   metrics.add_batch(0.0, 1000);
   metrics.count_step();
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   metrics.log_validation(1, 3.5, 200, 0.05);
   metrics.log_step(result(1), {});
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const auto lines = lines_of(folder.path / "metrics.jsonl");
   REQUIRE(lines.size() == 2);
   CHECK(lines[0]["validation_metrics/loss"].as_double() == 3.5);
   CHECK(lines[0]["validation_metrics/throughput(tps)"].as_double() == doctest::Approx(4000));
   CHECK(lines[0].find("validation_metrics/memory/max_reserved(GiB)") != nullptr);
   CHECK(lines[0].find("grad_norm") == nullptr);
-  CHECK(lines[1]["throughput(tps)"].as_double() > 1000 / 0.06);
+  const double window = 1000 / lines[1]["throughput(tps)"].as_double();
+  CHECK(window <= elapsed.count() - 0.05 + 1e-6);
 }
 
 TEST_CASE("A second run appends to the JSON-lines file") {

@@ -145,6 +145,10 @@ void adamw_(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs
   const at::AutoDispatchBelowADInplaceOrView guard;
   op.call(params, grads, exp_avgs, exp_avg_sqs, options.lr, options.beta1, options.beta2, options.eps,
           options.weight_decay, options.step, options.grad_scale);
+  // The kernel writes behind autograd's back; a graph that saved an old value must notice.
+  for (const auto list : {params, exp_avgs, exp_avg_sqs}) {
+    for (const auto& tensor : list) tensor.unsafeGetTensorImpl()->bump_version();
+  }
 }
 
 Tensor squared_norm(at::TensorList tensors) {

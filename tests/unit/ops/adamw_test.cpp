@@ -78,11 +78,13 @@ TEST_CASE("one call updates many tensors and skips those without a gradient") {
   CHECK(c.param.equal(strided.param));
 }
 
-TEST_CASE("AdamW steps parameters that require gradients without recording") {
+TEST_CASE("AdamW steps parameters that require gradients, and a graph that saved one notices") {
   AdamWState state(normal({8}, 1));
   state.param.requires_grad_();
+  const auto squares = state.param.square().sum();
   state.step(normal({8}, 2), {});
   CHECK(state.param.is_leaf());
+  CHECK_THROWS(backward(squares));
 }
 
 TEST_CASE("AdamW refuses lists, shapes and steps that do not fit") {

@@ -23,7 +23,7 @@ int generate_command(std::span<const std::string> args);
 int train_command(std::span<const std::string> args);
 
 /// Runs a command and turns its errors into one message on stderr and an exit code: 2 for a ConfigError, 1
-/// for any other ValueError. The only place that does. Anything else is a fault of ours and terminates.
+/// for anything else that is thrown, and for output that could not be written. The only place that does.
 int run_command(CommandFunction* command, std::span<const std::string> args);
 
 /// Says on stderr that there is no command `name`, and which one of `known` may have been meant. Returns 2.

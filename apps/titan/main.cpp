@@ -40,6 +40,12 @@ void print_help() {
   std::puts("\n`titan COMMAND --help` says more about one of them.");
 }
 
+/// Threads that wait for one another spin only shortly before they sleep: with libgomp's default a run whose
+/// cores are shared with other work slows down four times. The user's own settings win.
+void limit_spinning() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
+}
+
 /// Libraries stay global so that the weak `build<Config>` of the core and of user modules find libtitan.so's.
 void* open_library(const char* name) {
   void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
@@ -66,6 +72,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     print_help();
+    if (std::fflush(stdout) != 0) return 1;
     return args.empty() ? 2 : 0;
   }
   if (args[0] == "--version") args[0] = "version";
@@ -78,6 +85,7 @@ int main(int argc, char** argv) {
     return find<decltype(titan::unknown_command)>(open_library(kCoreLibrary), "unknown_command")(args[0],
                                                                                                  names);
   }
+  limit_spinning();  // libgomp reads it when it is loaded
   void* library = open_library(command->library);
   auto* function = find<titan::CommandFunction>(library, args[0] + "_command");
   auto* run = find<decltype(titan::run_command)>(library, "run_command");

@@ -73,7 +73,16 @@ void sync_to_disk(const fs::path& path) {
   if (::fsync(file.get()) != 0 && errno != EINVAL) fail("write", path);
 }
 
+void require_replaceable(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    throw ValueError("cannot write {}: it is there already and no regular file", path.string());
+  }
+}
+
 void write_file_atomic(const fs::path& path, std::string_view bytes) {
+  require_replaceable(path);
   const fs::path temporary = path.string() + format(".{}.tmp", ::getpid());
   try {
     {
@@ -137,6 +146,12 @@ fs::path cache_folder() {
 }
 
 MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path_, ignored);
+  // Opening a pipe would wait for a writer that never comes.
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
+    throw ValueError("cannot read {}: it is no regular file", path_.string());
+  }
   const Descriptor file(path_, O_RDONLY);
   if (!file.ok()) fail("read", path_);
   struct stat info{};

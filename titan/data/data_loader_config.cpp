@@ -9,9 +9,13 @@ void DataLoaderConfig::validate() const {
     throw ConfigError("dataloader.text_key is empty; give the key that holds the text, for example text");
   if (dataset_path && dataset_path->empty())
     throw ConfigError("dataloader.dataset_path is empty; give a file, a folder or a glob, or leave it out");
-  if (lanes && *lanes < 1) throw ConfigError("dataloader.lanes {} must be at least 1", *lanes);
-  if (prefetch_factor && *prefetch_factor < 0)
-    throw ConfigError("dataloader.prefetch_factor {} must be 0 or more", *prefetch_factor);
+  constexpr int64_t kMostLanes = 65536;
+  if (lanes && (*lanes < 1 || *lanes > kMostLanes))
+    throw ConfigError("dataloader.lanes {} must be between 1 and {}", *lanes, kMostLanes);
+  constexpr int64_t kMostBatchesAhead = 1024;
+  if (prefetch_factor && (*prefetch_factor < 0 || *prefetch_factor > kMostBatchesAhead))
+    throw ConfigError("dataloader.prefetch_factor {} must be between 0 and {}", *prefetch_factor,
+                      kMostBatchesAhead);
 }
 
 }  // namespace titan

@@ -54,7 +54,13 @@ std::vector<const NodeType*> builtin_types() {
 
 Poly<TrainerConfig> load_file(const std::string& file) {
   const std::vector<const NodeType*> types = builtin_types();
-  return as_trainer_config(load_config(Json::parse_file(file), types, file).node(), file);
+  Json json;
+  try {
+    json = Json::parse_file(file);
+  } catch (const ValueError& error) {
+    throw ConfigError("--config: {}", error.what());
+  }
+  return as_trainer_config(load_config(json, types, file).node(), file);
 }
 
 Poly<TrainerConfig> call_builtin(const BuiltinModule& module, const std::string& name) {

@@ -1,5 +1,7 @@
 #include "titan/train/trainer_config.h"
 
+#include <cmath>
+
 #include "titan/base/error.h"
 
 namespace titan {
@@ -23,9 +25,11 @@ void validate_group(const ParamGroupConfig& group, size_t index) {
   if (group.pattern.empty()) {
     throw ConfigError("optimizer.param_groups.{}.pattern is empty; \".*\" matches every parameter", index);
   }
-  if (!(kwargs.lr >= 0)) refuse("lr", kwargs.lr, "0 or more");
-  if (!(kwargs.eps > 0)) refuse("eps", kwargs.eps, "positive");
-  if (!(kwargs.weight_decay >= 0)) refuse("weight_decay", kwargs.weight_decay, "0 or more");
+  if (!(kwargs.lr >= 0 && std::isfinite(kwargs.lr))) refuse("lr", kwargs.lr, "0 or more and finite");
+  if (!(kwargs.eps > 0 && std::isfinite(kwargs.eps))) refuse("eps", kwargs.eps, "positive and finite");
+  if (!(kwargs.weight_decay >= 0 && std::isfinite(kwargs.weight_decay))) {
+    refuse("weight_decay", kwargs.weight_decay, "0 or more and finite");
+  }
   if (kwargs.betas.size() != 2) refuse("betas", kwargs.betas.size(), "two numbers");
   for (const double beta : kwargs.betas) {
     if (!(beta >= 0 && beta < 1)) refuse("betas", beta, "at least 0 and below 1");
@@ -64,6 +68,14 @@ void TrainingConfig::validate() const {
   require_positive_or_minus_one("training.global_batch_size", global_batch_size);
   require_positive("training.seq_len", seq_len);
   require_positive("training.steps", steps);
+  constexpr int64_t kMostTokens = int64_t{1} << 31;
+  if (seq_len > kMostTokens || local_batch_size > kMostTokens / seq_len) {
+    throw ConfigError(
+        "training.local_batch_size {} x training.seq_len {} is more than {} tokens at once; lower them, and "
+        "use "
+        "training.global_batch_size to accumulate gradients",
+        local_batch_size, seq_len, kMostTokens);
+  }
   if (!(max_norm > 0)) throw ConfigError("training.max_norm must be positive (given: {})", max_norm);
   if (dtype == TrainingDtype::bfloat16 && mixed_precision_param == TrainingDtype::float32) {
     throw ConfigError(

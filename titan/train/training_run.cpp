@@ -43,6 +43,13 @@ void prepare_dump_folder(TrainingRun& run) {
   require_writable_folder(run.config().dump_folder, "--dump_folder");
 }
 
+void check_paths(TrainingRun& run) {
+  const std::string& assets = run.config().hf_assets_path;
+  if (!std::filesystem::exists(assets)) {
+    throw ConfigError("hf_assets_path {} does not exist; it should be a folder with tokenizer.json", assets);
+  }
+}
+
 void choose_device(TrainingRun& run) {
   run.device = device_info(word_of(run.config().device.value_or(DeviceKind::cpu)));
   set_up_threads();
@@ -222,6 +229,12 @@ void give_weights(TrainingRun& run) {
   LanguageModel& model = *run.model_parts.front();
   if (const auto loaded = run.checkpoints->load(hf_model(model, run.config().model_spec))) {
     run.step = loaded->step;
+    if (run.step >= run.config().training.steps) {
+      log_warning(
+          "{} is step {} of {}: nothing is left to train; raise training.steps, or choose another "
+          "dump_folder",
+          loaded->path.string(), run.step, run.config().training.steps);
+    }
     return;
   }
   const NoGrad no_grad;
@@ -234,10 +247,11 @@ void give_weights(TrainingRun& run) {
 // The order of the reference's banner; what can fail without the model's memory comes before step 1 in any
 // case.
 constexpr void (*kConstructionSteps[])(TrainingRun&) = {
-    refuse_other_ranks, choose_device,    prepare_dump_folder, report_config,     build_mesh,
-    set_determinism,    report_overrides, check_assets_of_run, build_model_parts, build_metrics,
-    set_recompute,      report_capacity,  check_memory,        build_optimizer,   load_tokenizer,
-    open_data,          open_validation,  build_checkpoints,   report_run,        give_weights,
+    refuse_other_ranks, check_paths,     choose_device,    prepare_dump_folder, report_config,
+    build_mesh,         set_determinism, report_overrides, check_assets_of_run, build_model_parts,
+    build_metrics,      set_recompute,   report_capacity,  check_memory,        build_optimizer,
+    load_tokenizer,     open_data,       open_validation,  build_checkpoints,   report_run,
+    give_weights,
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "apps/titan/commands.h"
 #include "apps/titan/commands/arguments.h"
@@ -95,6 +96,9 @@ extern "C" int forward_command(std::span<const std::string> args) {
   if (arguments.help_shown()) return 0;
   const std::string assets = arguments.required("assets"), in = arguments.required("in"),
                     out = arguments.required("out");
+  std::error_code ignored;
+  if (std::filesystem::equivalent(in, out, ignored))
+    throw ConfigError("titan forward: --out {} is the file of --in", out);
   const HfFolderModel loaded = load_hf_folder(assets, {.dtype = arguments.text("dtype").value_or("float32"),
                                                        .mask = arguments.text("mask").value_or("document")});
   const TokenBatch batch = read_batch(in, *loaded.spec.model);

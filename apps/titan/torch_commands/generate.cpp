@@ -1,4 +1,6 @@
 #include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,8 +27,12 @@ struct Sampling {
   double top_p = 1.0;
 };
 
-/// Draws a token from logits [V].
+/// Draws a token from logits [V]. Throws ValueError when they are not finite.
 int32_t sample(std::span<const float> logits, const Sampling& sampling, std::mt19937_64& random) {
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    throw ValueError(
+        "the model's output is not finite: its weights hold inf or nan, or are too large for --dtype");
+  }
   if (sampling.temperature == 0.0) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   }
@@ -75,6 +81,11 @@ at::Tensor ids_tensor(std::span<const int32_t> ids) {
   return at::from_blob(wide.data(), {1, static_cast<int64_t>(wide.size())}, at::kLong).clone();
 }
 
+std::string read_stdin() {
+  if (::fcntl(STDIN_FILENO, F_GETFD) == -1) throw ValueError("--prompt -: standard input is closed");
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, const std::string& prompt,
                                    const ModelConfig& config) {
   std::vector<int32_t> ids = tokenizer.encode(prompt);
@@ -110,7 +121,7 @@ extern "C" int generate_command(std::span<const std::string> args) {
   const std::string assets = arguments.required("assets");
   if (!arguments.has("prompt")) arguments.required("prompt");
   std::string prompt = *arguments.text("prompt");
-  if (prompt == "-") prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (prompt == "-") prompt = read_stdin();
   const Sampling sampling{arguments.number("temperature", 0.0, 0.0), arguments.integer("top-k", 0, 0),
                           arguments.number("top-p", 1.0, 0.0)};
   if (sampling.top_p > 1.0)

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -53,6 +54,18 @@ TEST_CASE("errors name the path and the reason") {
   CHECK_THROWS_AS(MappedFile("/tmp"), ValueError);
   CHECK_THROWS_WITH_AS(require_writable_folder("/proc/x", "--dump_folder"),
                        doctest::Contains("--dump_folder"), ValueError);
+}
+
+TEST_CASE("what is no regular file is neither replaced nor mapped") {
+  const fs::path folder = fresh_folder();
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(write_file_atomic(folder / "pipe", "x"), doctest::Contains("no regular file"),
+                       ValueError);
+  CHECK_THROWS_WITH_AS(MappedFile(folder / "pipe"), doctest::Contains("no regular file"), ValueError);
+  CHECK_THROWS_AS(require_replaceable("/dev/null"), ValueError);
+  CHECK_NOTHROW(require_replaceable(folder / "nothing"));
+  CHECK(fs::is_fifo(folder / "pipe"));
+  fs::remove_all(folder);
 }
 
 TEST_CASE("absolute drops dots and trailing slashes") {

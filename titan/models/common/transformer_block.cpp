@@ -37,8 +37,9 @@ at::Tensor TransformerBlock::decode(const at::Tensor& x_BTD, const LayerContext&
 at::Tensor TransformerBlock::run(const at::Tensor& x_BTD, const LayerContext& context,
                                  const CacheSlot* slot) const {
   const Heads heads = attention_->project(attention_norm_->forward(x_BTD), context);
-  const at::Tensor h_BTD = x_BTD + attention_->output(attention_->attend(heads, context, slot));
-  return h_BTD + feed_forward_->output(feed_forward_->hidden(ffn_norm_->forward(h_BTD)));
+  const at::Tensor attended = attention_->output(attention_->attend(heads, context, slot));
+  const auto [h_BTD, normed] = ffn_norm_->add_and_norm(x_BTD, attended);
+  return h_BTD + feed_forward_->output(feed_forward_->hidden(normed));
 }
 
 // Between the segments lie what attention needs (its operands and output) and the input of the wide matmul

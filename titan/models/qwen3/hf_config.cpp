@@ -63,6 +63,9 @@ class Reader {
 
   int64_t positive_of(std::string_view key, const Json& value) const {
     if (!value.is_int() || value.as_int() <= 0) fail(key, "a positive integer", value);
+    // Far above any model; products of two sizes stay exact.
+    constexpr int64_t kLargest = int64_t{1} << 30;
+    if (value.as_int() > kLargest) fail(key, format("at most {}", kLargest), value);
     return value.as_int();
   }
 
@@ -225,12 +228,28 @@ Qwen3Sizes hf_sizes(const Json& hf, std::string_view what) {
   sizes.vocab_size = reader.positive("vocab_size");
   sizes.dim = reader.positive("hidden_size");
   sizes.n_layers = reader.positive("num_hidden_layers");
+  constexpr int64_t kMostLayers = 10000;
+  if (sizes.n_layers > kMostLayers) {
+    throw ValueError("{}: \"num_hidden_layers\" must be at most {} (given: {})", what, kMostLayers,
+                     sizes.n_layers);
+  }
   sizes.n_heads = reader.positive("num_attention_heads");
   sizes.n_kv_heads = reader.positive("num_key_value_heads");
   // An explicit head_dim wins over hidden_size / heads; transformers' Qwen3 takes 128 where there is none.
   sizes.head_dim = reader.positive("head_dim", 128);
+  if (sizes.n_heads % sizes.n_kv_heads != 0) {
+    throw ValueError("{}: \"num_attention_heads\" {} is no multiple of \"num_key_value_heads\" {}", what,
+                     sizes.n_heads, sizes.n_kv_heads);
+  }
+  if (sizes.head_dim % 2 != 0) {
+    throw ValueError("{}: \"head_dim\" {} is odd; rotary embedding turns pairs", what, sizes.head_dim);
+  }
   sizes.max_seq_len = reader.positive("max_position_embeddings", 32768);
   sizes.norm_eps = reader.number("rms_norm_eps", 1e-6);
+  if (!(sizes.norm_eps > 0 && sizes.norm_eps < 1)) {
+    throw ValueError("{}: \"rms_norm_eps\" must be between 0 and 1 (given: {})", what,
+                     shortest(sizes.norm_eps));
+  }
   sizes.init_std = reader.number("initializer_range", 0.02);
   sizes.tied = reader.flag("tie_word_embeddings", false);
   sizes.attention_bias = reader.flag("attention_bias", false);

@@ -105,6 +105,11 @@ class Hostile(unittest.TestCase):
         (self.folder / "bad.json").write_text("{")
         self.refused(2, "--config", command=["config", "--config", self.folder / "bad.json"])
 
+    def test_every_command_on_torch_obeys_the_number_of_threads(self):
+        nonsense = {**os.environ, "TITAN_NUM_THREADS": "zero"}
+        self.refused(2, "TITAN_NUM_THREADS", command=["generate", "--assets", self.assets, "--prompt", "x"], env=nonsense)
+        self.refused(2, "TITAN_NUM_THREADS", command=["train", *TINY], env=nonsense)
+
     def test_a_run_that_is_complete_says_so(self):
         done = subprocess.run([TITAN, "train", *TINY, "--dump_folder", self.folder], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -4,6 +4,7 @@
 #include "titan/checkpoint/hf_import.h"
 #include "titan/config/walk.h"
 #include "titan/models/families.h"
+#include "titan/ops/threads.h"
 #include "titan/train/hf_model.h"
 
 namespace titan {
@@ -28,6 +29,7 @@ AttnMask parse_mask(const std::string& name) {
 HfFolderModel load_hf_folder(const std::filesystem::path& assets, const HfFolderOptions& options) {
   const at::ScalarType dtype = parse_dtype(options.dtype);
   const AttnMask mask = parse_mask(options.mask);
+  set_up_threads();
   HfFolderModel loaded{spec_from_assets(assets.string()), nullptr};
   traverse<AttentionConfig>(*loaded.spec.model,
                             [&](const std::string&, AttentionConfig& attention) { attention.mask = mask; });

@@ -169,7 +169,9 @@ class Refusals(unittest.TestCase):
 
     def test_inputs_that_do_not_fit_are_named(self):
         ids = torch.zeros(1, 4, dtype=torch.int64)
-        self.check({"tokens": ids}, "has no tensor input_ids")
+        self.check({"tokens": ids}, "the tensor tokens has no use here")
+        self.check({"labels": ids}, "has no tensor input_ids")
+        self.check({"input_ids": ids, "label": ids.clone()}, "did you mean labels?")
         self.check({"input_ids": ids.float()}, "must be integers")
         self.check({"input_ids": ids + 331}, "input_ids holds 331 at [0, 0]")
         self.check({"input_ids": torch.zeros(1, 257, dtype=torch.int64)}, "longer than the model's 256 positions")

@@ -51,7 +51,7 @@ struct CheckpointConfig {
   void describe(Fields& f) {
     f("enable", enable, "Load weights before step 1 and save them after the last step");
     f("folder", folder, "Folder of the step-N folders, under dump_folder");
-    f("interval", interval, "Steps between saves; the last step is always saved");
+    f("interval", interval, "Steps between saves; one before the last step is not built yet and stops");
     f("initial_load_path", initial_load_path, "Absolute path loaded when the run's folder holds no step yet");
     f("initial_load_model_only", initial_load_model_only, "Load weights only, no optimizer or data state");
     f("initial_load_in_hf", initial_load_in_hf,

@@ -54,6 +54,13 @@ void check_range(const at::Tensor& values, int64_t least, int64_t limit, const s
 
 TokenBatch read_batch(const std::string& file, const ModelConfig& config) {
   const Tensors tensors = load_safetensors(file);
+  const std::vector<std::string> taken = {"input_ids", "position_ids", "labels"};
+  for (const auto& [name, tensor] : tensors) {
+    if (std::ranges::find(taken, name) == taken.end()) {
+      throw ValueError("{}: the tensor {} has no use here{}; there is: {}", file, name,
+                       did_you_mean(name, taken), join(taken, ", "));
+    }
+  }
   TokenBatch batch;
   batch.input_ids_BT = token_matrix(tensors, "input_ids", file, {}).contiguous();
   const at::IntArrayRef shape = batch.input_ids_BT.sizes();

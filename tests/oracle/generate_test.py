@@ -1,5 +1,6 @@
 """`titan generate` beside transformers' own generation, on a tiny random checkpoint with the bundled tokenizer."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,21 @@ class Generate(unittest.TestCase):
                                       pad_token_id=0)
             expected = tokenizer.decode([i for i in out[0] if i != tokenizer.eos_token_id])
             self.assertEqual(self.run_titan("--max-new-tokens", "24", prompt=prompt), expected + "\n")
+
+    def test_generation_stops_at_the_end_token(self):
+        tokenizer = AutoTokenizer.from_pretrained(self.folder)
+        ids = tokenizer(PROMPT, return_tensors="pt").input_ids
+        out = self.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False,
+                                  pad_token_id=0)[0].tolist()
+        end = out[ids.shape[1] + 5]
+        first = out.index(end, ids.shape[1])
+        path = self.folder / "tokenizer_config.json"
+        before = path.read_text()
+        try:
+            path.write_text(json.dumps({**json.loads(before), "eos_token": tokenizer.convert_ids_to_tokens(end)}))
+            self.assertEqual(self.run_titan("--max-new-tokens", "24"), tokenizer.decode(out[:first]) + "\n")
+        finally:
+            path.write_text(before)
 
     def test_sampling_repeats_with_its_seed_and_only_then(self):
         def sampled(*flags):

@@ -132,6 +132,16 @@ TEST_CASE("the three backends are one mathematics, and complex RoPE is cos-sin R
   CHECK(at::equal(complex->logits(batch), expected));
 }
 
+TEST_CASE("layers whose RoPE differs in theta alone do not share its cache") {
+  const TokenBatch batch = tokens(1, 21, kTiny.vocab_size);
+  const NoGrad no_grad;
+  auto config = qwen3::make_model(kTiny);
+  config.layers[1]->attention->rope->theta = 100.0;
+  const auto mixed = build_model(config);
+  materialize(*mixed, at::kFloat, at::kCPU, 11);
+  CHECK_FALSE(at::equal(mixed->logits(batch), make(kTiny)->logits(batch)));
+}
+
 TEST_CASE("decoding with a KV cache, whole prompts or single tokens, gives the logits of one forward") {
   const auto model = make(kTiny);
   const TokenBatch batch = tokens(2, 19, kTiny.vocab_size);

@@ -33,7 +33,7 @@ configure: setup
 	@torch=$$(cat build/torch_dir); \
 	want="$$torch $(WERROR)"; \
 	if [ ! -f $(BUILD)/build.ninja ] || [ "$$(cat $(BUILD)/configured_for 2>/dev/null)" != "$$want" ]; then \
-	  cmake --preset release -DTITAN_TORCH="$$torch" -DTITAN_BENCH=ON -DTITAN_WERROR=$(WERROR) >build/configure.log 2>&1 \
+	  cmake --preset release -DTITAN_TORCH="$$torch" -DTITAN_WERROR=$(WERROR) >build/configure.log 2>&1 \
 	    || { cat build/configure.log; exit 1; }; \
 	  echo "$$want" >$(BUILD)/configured_for; \
 	fi
@@ -50,10 +50,9 @@ test: setup-tests configure
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $$(nproc)
 
-# Titan beside its peers in the same run; programs of bench/*.cpp where there are any.
-bench: setup-tests configure
-	@cmake --build $(BUILD)
-	@for bench in $(BUILD)/bin/bench_*; do [ ! -x $$bench ] || $$bench || exit 1; done
+# Titan beside its peers in the same run.
+bench: setup-tests build
+	@.venv/bin/python bench/ops.py $(BUILD)/lib/libtitan.so
 	@.venv/bin/python bench/tokenizer.py $(TITAN)
 	@.venv/bin/python bench/training.py --titan $(TITAN)
 

@@ -61,9 +61,10 @@ TEST_CASE("settings of the data loader that mean nothing are refused by name") {
   CHECK_THROWS_WITH_AS(find_dataset({.text_key = ""}), doctest::Contains("dataloader.text_key"), ConfigError);
   CHECK_THROWS_WITH_AS(find_dataset({.dataset_path = ""}), doctest::Contains("dataloader.dataset_path"),
                        ConfigError);
-  CHECK_THROWS_WITH_AS(find_dataset({.lanes = 0}), "dataloader.lanes 0 must be at least 1", ConfigError);
+  CHECK_THROWS_WITH_AS(find_dataset({.lanes = 0}), "dataloader.lanes 0 must be between 1 and 65536",
+                       ConfigError);
   CHECK_THROWS_WITH_AS(find_dataset({.prefetch_factor = -1}),
-                       "dataloader.prefetch_factor -1 must be 0 or more", ConfigError);
+                       "dataloader.prefetch_factor -1 must be between 0 and 1024", ConfigError);
 }
 
 TEST_CASE("messages name the section that the data set was set in") {

@@ -102,7 +102,7 @@ TEST_CASE("Optimizer and schedule refuse numbers that cannot train") {
     return demo_error([&](TrainerConfig& c) { change(c.optimizer.param_groups[0]); });
   };
   CHECK(contains(group_error([](auto& g) { g.optimizer_kwargs.lr = -1; }),
-                 "optimizer.param_groups.0.optimizer_kwargs.lr must be 0 or more (given: -1)"));
+                 "optimizer.param_groups.0.optimizer_kwargs.lr must be 0 or more and finite (given: -1)"));
   CHECK(
       contains(group_error([](auto& g) { g.optimizer_kwargs.betas = {0.9}; }), "betas must be two numbers"));
   CHECK(contains(group_error([](auto& g) { g.optimizer_kwargs.betas = {0.9, 1.0}; }), "below 1 (given: 1)"));

@@ -215,7 +215,7 @@ class ConfigTest(unittest.TestCase):
     def test_broken_files_are_named(self):
         self.write("broken.json", '{"type": "TrainerConfig", ')
         self.assertIn("broken.json", self.refusal("--config", "broken.json", code=2))
-        self.assertIn("missing.json", self.refusal("--config", "missing.json", code=1))
+        self.assertIn("missing.json", self.refusal("--config", "missing.json", code=2))
         self.write("typo.json", '{"type": "TrainerConfig", "training": {"stesp": 3}}')
         self.assertIn("did you mean steps?", self.refusal("--config", "typo.json"))
 

@@ -54,14 +54,17 @@ void allocate(Module& model, at::ScalarType dtype, at::Device device) {
     allocate_parameter(*parameter, dtype, device);
 }
 
-void materialize(Module& model, at::ScalarType dtype, at::Device device, uint64_t seed) {
+void fill(Module& model, uint64_t seed) {
   const NoGrad no_grad;
   for (const auto& [name, parameter] : model.named_parameters()) {
-    allocate_parameter(*parameter, dtype, device);
-    if (device.is_meta()) continue;
     const Block whole{std::vector<int64_t>(parameter->shape.size(), 0), parameter->shape};
     fill_block(parameter->value, parameter->init, parameter->shape, whole, seed, name);
   }
+}
+
+void materialize(Module& model, at::ScalarType dtype, at::Device device, uint64_t seed) {
+  allocate(model, dtype, device);
+  if (!device.is_meta()) fill(model, seed);
 }
 
 }  // namespace titan

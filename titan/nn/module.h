@@ -60,11 +60,13 @@ class Module {
   std::vector<NamedParameter> parameters_;
 };
 
-/// Gives every parameter its tensor: allocated in `dtype` on `device` and filled from `seed` and its name.
-/// On the meta device nothing is allocated or filled.
-void materialize(Module& model, at::ScalarType dtype, at::Device device, uint64_t seed);
-
-/// The same without filling, for a model whose weights will be loaded.
+/// Gives every parameter its tensor, in `dtype` on `device`, with undefined content.
 void allocate(Module& model, at::ScalarType dtype, at::Device device);
+
+/// Fills allocated parameters from `seed` and their names.
+void fill(Module& model, uint64_t seed);
+
+/// allocate() and fill(); on the meta device, where nothing can be filled, allocate() alone.
+void materialize(Module& model, at::ScalarType dtype, at::Device device, uint64_t seed);
 
 }  // namespace titan

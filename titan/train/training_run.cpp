@@ -11,8 +11,7 @@
 #include "titan/base/file.h"
 #include "titan/base/log.h"
 #include "titan/models/common/model_size.h"
-#include "titan/nn/parameter.h"
-#include "titan/ops/autograd.h"
+#include "titan/nn/module.h"
 #include "titan/ops/cpu_info.h"
 #include "titan/ops/threads.h"
 #include "titan/train/check_assets.h"
@@ -237,11 +236,7 @@ void give_weights(TrainingRun& run) {
     }
     return;
   }
-  const NoGrad no_grad;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    const Block whole{std::vector<int64_t>(parameter->shape.size(), 0), parameter->shape};
-    fill_block(parameter->value, parameter->init, parameter->shape, whole, run.seed, name);
-  }
+  fill(model, run.seed);
 }
 
 // The order of the reference's banner; what can fail without the model's memory comes before step 1 in any

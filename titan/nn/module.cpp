@@ -14,8 +14,9 @@ void collect(const Module& module, const std::string& prefix, std::vector<Module
 }
 
 void allocate_parameter(Parameter& parameter, at::ScalarType dtype, at::Device device) {
-  parameter.value = at::empty(parameter.shape, at::TensorOptions().dtype(dtype).device(device));
-  parameter.value.set_requires_grad(parameter.trainable);
+  parameter.shard = at::empty(parameter.shard_block.shape, at::TensorOptions().dtype(dtype).device(device));
+  parameter.shard.set_requires_grad(parameter.trainable);
+  if (parameter.shard_block == parameter.value_block) parameter.value = parameter.shard;
 }
 
 }  // namespace
@@ -38,8 +39,13 @@ const Module* Module::find(std::string_view name) const {
   return nullptr;
 }
 
+Module* Module::find(std::string_view name) {
+  return const_cast<Module*>(static_cast<const Module*>(this)->find(name));
+}
+
 void Module::add_parameter(std::string name, Parameter& member, std::vector<int64_t> shape, Init init) {
   member.shape = std::move(shape);
+  member.value_block = member.shard_block = Block::whole(member.shape);
   member.init = init;
   parameters_.push_back({std::move(name), &member});
 }
@@ -57,8 +63,7 @@ void allocate(Module& model, at::ScalarType dtype, at::Device device) {
 void fill(Module& model, uint64_t seed) {
   const NoGrad no_grad;
   for (const auto& [name, parameter] : model.named_parameters()) {
-    const Block whole{std::vector<int64_t>(parameter->shape.size(), 0), parameter->shape};
-    fill_block(parameter->value, parameter->init, parameter->shape, whole, seed, name);
+    fill_block(parameter->shard, parameter->init, parameter->shape, parameter->shard_block, seed, name);
   }
 }
 

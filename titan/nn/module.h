@@ -11,6 +11,25 @@
 
 namespace titan {
 
+/// Functions around a piece of a model's forward, for mechanisms that the model does not know (fully sharded
+/// weights). Empty: nothing happens.
+struct ForwardStage {
+  /// Called before the forward of the piece.
+  std::function<void()> before;
+  /// Takes the piece's output and gives what takes its place (an identity function with a backward).
+  std::function<at::Tensor(const at::Tensor&)> after;
+
+  template <class Forward>
+  at::Tensor run(Forward&& forward) const {
+    if (before) before();
+    at::Tensor output = forward();
+    return after ? after(output) : output;
+  }
+};
+
+/// Moves an activation from one layout over the ranks to another; it has the matching backward.
+using Redistribution = std::function<at::Tensor(const at::Tensor&)>;
+
 /// A node of a model: owns parameters and child modules under names. Forward functions belong to the derived
 /// classes and take what they need; a Module only knows its tree.
 class Module {
@@ -37,6 +56,16 @@ class Module {
 
   /// The module below this one with that fully qualified name ("" is this one), or nullptr.
   const Module* find(std::string_view name) const;
+  Module* find(std::string_view name);
+
+  /// What surrounds this module's forward; whoever calls the forward runs it inside.
+  ForwardStage stage;
+
+  /// How the input and the output change their layout under tensor parallelism. The caller of the forward
+  /// applies them, so that a user's own module in this place needs to know nothing of it.
+  Redistribution input_redistribution, output_redistribution;
+  at::Tensor enter(const at::Tensor& x) const { return input_redistribution ? input_redistribution(x) : x; }
+  at::Tensor leave(const at::Tensor& y) const { return output_redistribution ? output_redistribution(y) : y; }
 
  protected:
   /// Registers a member as a parameter and describes it.
@@ -60,10 +89,11 @@ class Module {
   std::vector<NamedParameter> parameters_;
 };
 
-/// Gives every parameter its tensor, in `dtype` on `device`, with undefined content.
+/// Gives every parameter its shard, in `dtype` on `device`, with undefined content; where the shard covers
+/// all of the value, the value too.
 void allocate(Module& model, at::ScalarType dtype, at::Device device);
 
-/// Fills allocated parameters from `seed` and their names.
+/// Fills the shards of allocated parameters from `seed` and their names: any division gives the same numbers.
 void fill(Module& model, uint64_t seed);
 
 /// allocate() and fill(); on the meta device, where nothing can be filled, allocate() alone.

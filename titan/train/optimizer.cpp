@@ -112,7 +112,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const std::vector<Module::Na
       if (!owner) owner = i;
     }
     if (owner) {
-      append(groups_[*owner], parameter->value, moment_dtype);
+      append(groups_[*owner], parameter->shard, moment_dtype);
     } else if (!uncovered) {
       uncovered = name;
     }

@@ -137,7 +137,7 @@ int64_t parameter_bytes(const TrainingRun& run) {
   int64_t bytes = 0;
   for (const auto& model : run.model_parts) {
     for (const auto& [name, parameter] : model->named_parameters()) {
-      bytes += static_cast<int64_t>(parameter->value.nbytes());
+      bytes += static_cast<int64_t>(parameter->shard.nbytes());
     }
   }
   return bytes;

@@ -22,15 +22,15 @@ class Parameters {
     Parameter& parameter = storage_.emplace_back();
     parameter.shape = {2};
     parameter.trainable = trainable;
-    parameter.value = at::full({2}, value, at::kFloat);
+    parameter.shard = at::full({2}, value, at::kFloat);
     if (trainable) {
-      parameter.value.set_requires_grad(true);
-      parameter.value.mutable_grad() = at::full({2}, grad, at::kFloat);
+      parameter.shard.set_requires_grad(true);
+      parameter.shard.mutable_grad() = at::full({2}, grad, at::kFloat);
     }
     list_.push_back({name, &parameter});
   }
   const std::vector<Module::NamedParameter>& list() const { return list_; }
-  double value(size_t i) const { return storage_[i].value.data_ptr<float>()[1]; }
+  double value(size_t i) const { return storage_[i].shard.data_ptr<float>()[1]; }
 
  private:
   std::deque<Parameter> storage_;
@@ -67,9 +67,9 @@ TEST_CASE("The first group whose pattern is found takes the parameter") {
                             parameters.list());
   REQUIRE(optimizer.groups().size() == 3);
   CHECK(optimizer.groups()[0].params.size() == 1);
-  CHECK(optimizer.groups()[0].params[0].is_same(parameters.list()[2].parameter->value));
-  CHECK(optimizer.groups()[1].params[0].is_same(parameters.list()[1].parameter->value));
-  CHECK(optimizer.groups()[2].params[0].is_same(parameters.list()[0].parameter->value));
+  CHECK(optimizer.groups()[0].params[0].is_same(parameters.list()[2].parameter->shard));
+  CHECK(optimizer.groups()[1].params[0].is_same(parameters.list()[1].parameter->shard));
+  CHECK(optimizer.groups()[2].params[0].is_same(parameters.list()[0].parameter->shard));
 }
 
 TEST_CASE("A pattern that finds nothing is an error that names it") {
@@ -141,7 +141,7 @@ TEST_CASE("Two steps are torch.optim.AdamW's") {
   parameters.add("weight", 1.0, 0.5);
   Optimizer optimizer(groups({group(".*", 0.1)}), parameters.list());
   optimizer.step(1.0, 1.0);
-  parameters.list()[0].parameter->value.mutable_grad() = at::full({2}, -0.2, at::kFloat);
+  parameters.list()[0].parameter->shard.mutable_grad() = at::full({2}, -0.2, at::kFloat);
   optimizer.step(1.0, 1.0);
   double p = 1.0, m = 0.0, v = 0.0;
   for (const auto& [step, grad] : {std::pair{1, 0.5}, std::pair{2, -0.2}}) {

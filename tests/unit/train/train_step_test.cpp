@@ -30,15 +30,15 @@ Batch batch_of(int64_t valid, int64_t ignored = 0) {
 /// One weight of value 1 whose micro-batch loss sums to 2 for one valid token and to 90 for nine, as its
 /// gradient.
 struct TwoLosses {
-  Parameter parameter{.shape = {1}, .init = {}, .trainable = true, .value = at::full({1}, 1.0, at::kFloat)};
+  Parameter parameter{.shape = {1}, .init = {}, .trainable = true, .shard = at::full({1}, 1.0, at::kFloat)};
   std::vector<Module::NamedParameter> parameters{{"weight", &parameter}};
 
-  TwoLosses() { parameter.value.set_requires_grad(true); }
+  TwoLosses() { parameter.shard.set_requires_grad(true); }
 
   LossFunction loss() {
     return [this](const Batch& batch, double normalizer) {
       const double sum = batch.valid_tokens() == 1 ? 2.0 : 90.0;
-      return at::sum(at::mul(parameter.value, sum / normalizer));
+      return at::sum(at::mul(parameter.shard, sum / normalizer));
     };
   }
 };
@@ -56,7 +56,7 @@ TEST_CASE("Every token weighs the same: lengths 1 and 9 with losses 2 and 90 giv
   const StepLoss result = accumulate_gradients(micro_batches, model.loss());
   CHECK(result.valid_tokens == 10);
   CHECK(result.avg_loss == doctest::Approx(9.2).epsilon(1e-6));
-  CHECK(model.parameter.value.grad().item().toDouble() == doctest::Approx(9.2).epsilon(1e-6));
+  CHECK(model.parameter.shard.grad().item().toDouble() == doctest::Approx(9.2).epsilon(1e-6));
 }
 
 TEST_CASE("One micro-batch of two rows and two of one row give the same loss") {
@@ -86,7 +86,7 @@ TEST_CASE("The update returns the norm before clipping and feeds the clipped gra
   CHECK(update(optimizer, loss.avg_loss, 1.0, 1.0, 1) == doctest::Approx(9.2).epsilon(1e-6));
   const double clipped = 9.2 * (1.0 / (9.2 + 1e-6));
   CHECK(optimizer.groups()[0].exp_avgs[0].item().toDouble() == doctest::Approx(0.1 * clipped).epsilon(1e-6));
-  CHECK_FALSE(model.parameter.value.grad().defined());
+  CHECK_FALSE(model.parameter.shard.grad().defined());
 }
 
 TEST_CASE("A gradient that is not finite stops before the update: weights and moments stay as they were") {
@@ -94,10 +94,10 @@ TEST_CASE("A gradient that is not finite stops before the update: weights and mo
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     TwoLosses model;
     Optimizer optimizer = optimizer_for(model);
-    model.parameter.value.mutable_grad() = at::full({1}, bad, at::kFloat);
+    model.parameter.shard.mutable_grad() = at::full({1}, bad, at::kFloat);
     CHECK_THROWS_WITH_AS(update(optimizer, 3.0, 1.0, 1.0, 7),
                          doctest::Contains(" at step 7. Stopping training."), ValueError);
-    CHECK(model.parameter.value.item().toDouble() == 1.0);
+    CHECK(model.parameter.shard.item().toDouble() == 1.0);
     CHECK(optimizer.groups()[0].exp_avgs[0].item().toDouble() == 0.0);
     CHECK(optimizer.groups()[0].exp_avg_sqs[0].item().toDouble() == 0.0);
   }
@@ -106,12 +106,12 @@ TEST_CASE("A gradient that is not finite stops before the update: weights and mo
 TEST_CASE("A loss that is not finite stops with the reference's words, whatever the gradient is") {
   TwoLosses model;
   Optimizer optimizer = optimizer_for(model);
-  model.parameter.value.mutable_grad() = at::full({1}, 1.0, at::kFloat);
+  model.parameter.shard.mutable_grad() = at::full({1}, 1.0, at::kFloat);
   CHECK_THROWS_WITH_AS(
       update(optimizer, std::numeric_limits<double>::quiet_NaN(), 1.0, 1.0, 3),
       doctest::Contains("Loss is not finite (global_avg_loss=nan) at step 3. Stopping training."),
       ValueError);
-  CHECK(model.parameter.value.item().toDouble() == 1.0);
+  CHECK(model.parameter.shard.item().toDouble() == 1.0);
 }
 
 }  // namespace titan

@@ -21,34 +21,59 @@ Decoder::Decoder(const ModelConfig& config)
 
 at::Tensor Decoder::hidden(const TokenBatch& batch) const {
   SequenceContext context(batch.positions_BT);
-  at::Tensor x_BTD = tok_embeddings_->forward(batch.input_ids_BT, compute_dtype_);
+  at::Tensor x_BTD = tok_embeddings_->stage.run(
+      [&] { return tok_embeddings_->forward(batch.input_ids_BT, compute_dtype_); });
   for (const auto& layer : layers_) {
-    const Attention& attention = layer->attention();
-    x_BTD = layer->forward(x_BTD, context.layer(attention.rope(), attention.mask()), recompute_);
+    const LayerContext at_layer = context.layer(layer->attention().rope(), layer->attention().mask());
+    x_BTD = layer->stage.run([&] { return layer->forward(x_BTD, at_layer, recompute_); });
   }
-  return norm_->forward(x_BTD);
+  return x_BTD;
 }
 
 at::Tensor Decoder::head(const at::Tensor& x_BTD) const {
+  const at::Tensor normed_BTD = norm_->forward(x_BTD);
   const at::Tensor logits =
-      lm_head_ ? lm_head_->forward(x_BTD) : linear(x_BTD, tok_embeddings_->weight.value);
+      lm_head_ ? lm_head_->forward(normed_BTD) : linear(normed_BTD, tok_embeddings_->weight.value);
   return logits.to(at::kFloat);
 }
 
-at::Tensor Decoder::loss(const TokenBatch& batch, double normalizer) const {
-  const at::Tensor x_BTD = hidden(batch);
+at::Tensor Decoder::head_loss(const at::Tensor& x_BTD, const at::Tensor& labels_BT, double normalizer) const {
   // The fused operator stands for a plain head only; one that a user put in its place runs as it is.
   if (!lm_head_ || (typeid(*lm_head_) == typeid(Linear) && !lm_head_->bias.value.defined())) {
     const Parameter& weight = lm_head_ ? lm_head_->weight : tok_embeddings_->weight;
-    return linear_cross_entropy(x_BTD, weight.value, batch.labels_BT, normalizer);
+    return linear_cross_entropy(norm_->forward(x_BTD), weight.value, labels_BT, normalizer);
   }
   const at::Tensor logits = head(x_BTD);
-  return at::cross_entropy_loss(logits.flatten(0, 1), batch.labels_BT.flatten(), {}, at::Reduction::Sum,
+  return at::cross_entropy_loss(logits.flatten(0, 1), labels_BT.flatten(), {}, at::Reduction::Sum,
                                 kIgnoreLabel) /
          normalizer;
 }
 
-at::Tensor Decoder::logits(const TokenBatch& batch) const { return head(hidden(batch)); }
+at::Tensor Decoder::loss(const TokenBatch& batch, double normalizer) const {
+  const at::Tensor x_BTD = hidden(batch);
+  return norm_->stage.run([&] { return head_loss(x_BTD, batch.labels_BT, normalizer); });
+}
+
+at::Tensor Decoder::logits(const TokenBatch& batch) const {
+  const at::Tensor x_BTD = hidden(batch);
+  return norm_->stage.run([&] { return head(x_BTD); });
+}
+
+std::vector<ShardingUnit> Decoder::sharding_units() {
+  std::vector<ShardingUnit> units = {{"tok_embeddings", {tok_embeddings_.get()}, {&tok_embeddings_->stage}}};
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    units.push_back({format("layers.{}", i), {layers_[i].get()}, {&layers_[i]->stage}});
+  }
+  if (lm_head_) {
+    units.push_back({"norm, lm_head", {norm_.get(), lm_head_.get()}, {&norm_->stage}});
+  } else {
+    // The table is also the head: one unit, used at both ends.
+    units.front() = {"tok_embeddings, norm",
+                     {tok_embeddings_.get(), norm_.get()},
+                     {&tok_embeddings_->stage, &norm_->stage}};
+  }
+  return units;
+}
 
 std::unique_ptr<KVCache> Decoder::make_cache(int64_t batch_size, int64_t capacity) const {
   const auto options = at::TensorOptions(tok_embeddings_->weight.value.device()).dtype(compute_dtype_);
@@ -72,7 +97,7 @@ at::Tensor Decoder::next_logits(const at::Tensor& ids_BT, KVCache& cache) const 
                                {cache.layer(i), cache.length()});
   }
   cache.advance(tokens);
-  return head(norm_->forward(x_BTD.narrow(1, tokens - 1, 1))).squeeze(1);
+  return head(x_BTD.narrow(1, tokens - 1, 1)).squeeze(1);
 }
 
 std::shared_ptr<LanguageModel> build_model(const Poly<ModelConfig>& model) {

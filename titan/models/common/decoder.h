@@ -17,13 +17,16 @@ class Decoder : public LanguageModel {
   at::Tensor logits(const TokenBatch& batch) const override;
   std::unique_ptr<KVCache> make_cache(int64_t batch_size, int64_t capacity) const override;
   at::Tensor next_logits(const at::Tensor& ids_BT, KVCache& cache) const override;
+  std::vector<ShardingUnit> sharding_units() override;
   void set_compute_dtype(at::ScalarType dtype) override { compute_dtype_ = dtype; }
   void set_recompute(Recompute recompute) override { recompute_ = recompute; }
 
  private:
-  /// The normed output of the last layer.
+  /// The output of the last layer.
   at::Tensor hidden(const TokenBatch& batch) const;
+  /// Final norm and head: float32 logits.
   at::Tensor head(const at::Tensor& x_BTD) const;
+  at::Tensor head_loss(const at::Tensor& x_BTD, const at::Tensor& labels_BT, double normalizer) const;
 
   at::ScalarType compute_dtype_ = at::kFloat;
   Recompute recompute_ = Recompute::none;

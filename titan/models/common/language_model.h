@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "titan/distributed/fsdp.h"
 #include "titan/models/common/model_config.h"
 #include "titan/nn/hf_name.h"
 #include "titan/nn/module.h"
@@ -53,6 +54,10 @@ class LanguageModel : public Module {
   virtual void set_compute_dtype(at::ScalarType dtype) = 0;
 
   virtual void set_recompute(Recompute recompute) = 0;
+
+  /// Which modules' weights are used together, in the order of a forward pass. A tied table and the head are
+  /// one unit.
+  virtual std::vector<ShardingUnit> sharding_units() = 0;
 
   /// Hugging Face's name of every parameter.
   virtual std::vector<HfName> hf_names() const = 0;

@@ -1,0 +1,92 @@
+#include "titan/distributed/group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "titan/base/error.h"
+#include "titan/nn/placement.h"
+
+namespace titan {
+namespace {
+
+int64_t total_bytes(const std::vector<at::Tensor>& tensors) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Wholes and their chunks: same trailing sizes, contiguous, and each part the chunk of this member.
+void check_chunks(const std::vector<at::Tensor>& wholes, const std::vector<at::Tensor>& parts, int64_t size,
+                  int64_t index) {
+  check(wholes.size() == parts.size(), "a collective has as many wholes as parts");
+  for (size_t i = 0; i < wholes.size(); ++i) {
+    const at::Tensor &whole = wholes[i], &part = parts[i];
+    check(whole.is_contiguous() && part.is_contiguous(), "tensors of a collective are contiguous");
+    check(whole.dim() >= 1 && whole.sizes().slice(1) == part.sizes().slice(1),
+          "a chunk has the trailing sizes of its whole");
+    check(part.size(0) == chunk_of(whole.size(0), size, index).count, "a chunk has its share of the rows");
+  }
+}
+
+}  // namespace
+
+void Pending::wait() {
+  if (!finish_) return;
+  const auto finish = std::exchange(finish_, nullptr);
+  finish();
+}
+
+Group::Group(std::string name, std::vector<int64_t> ranks, int64_t index)
+    : name_(std::move(name)), ranks_(std::move(ranks)), index_(index) {
+  check(index >= 0 && index < size(), "a process is a member of its group");
+}
+
+Pending Group::timed(Pending pending) {
+  return Pending([this, pending = std::move(pending)]() mutable {
+    const auto start = std::chrono::steady_clock::now();
+    pending.wait();
+    counters_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  });
+}
+
+Pending Group::all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins) {
+  check_chunks(outs, ins, size(), index_);
+  ++counters_.all_gathers;
+  counters_.all_gather_bytes += total_bytes(outs) - total_bytes(ins);
+  return timed(start_all_gather(std::move(outs), std::move(ins)));
+}
+
+Pending Group::reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins, bool accumulate) {
+  check_chunks(ins, outs, size(), index_);
+  ++counters_.reduce_scatters;
+  for (size_t i = 0; i < ins.size(); ++i) {
+    counters_.reduce_scatter_bytes += (ins[i].numel() - outs[i].numel()) * ins[i].element_size();
+  }
+  return timed(start_reduce_scatter(std::move(outs), std::move(ins), accumulate));
+}
+
+Pending Group::all_reduce(at::Tensor tensor, ReduceOp op) {
+  check(tensor.is_contiguous(), "tensors of a collective are contiguous");
+  ++counters_.all_reduces;
+  counters_.all_reduce_bytes += static_cast<int64_t>(tensor.nbytes());
+  return timed(start_all_reduce(std::move(tensor), op));
+}
+
+void Group::broadcast(at::Tensor tensor, int64_t root) {
+  check(tensor.is_contiguous() && root >= 0 && root < size(), "a broadcast has a root and a dense tensor");
+  timed(Pending([&] { run_broadcast(tensor, root); })).wait();
+}
+
+void Group::gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) {
+  check(root >= 0 && root < size() && in.is_contiguous(), "a gather has a root and a dense tensor");
+  check((index_ == root) == out.defined(), "the root of a gather, and only it, gives room for the whole");
+  check(in.size(0) == chunk_of(rows, size(), index_).count, "a chunk has its share of the rows");
+  timed(Pending([&] { run_gather(out, in, rows, root); })).wait();
+}
+
+void Group::barrier() {
+  timed(Pending([this] { run_barrier(); })).wait();
+}
+
+}  // namespace titan

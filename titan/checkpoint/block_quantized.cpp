@@ -28,22 +28,22 @@ void check_block_scale(const TensorView& weight, const TensorView& scale) {
                    shape_text(scale.shape), shape_text(weight.shape), shape_text(expected));
 }
 
-void dequantize_into(const TensorView& weight, const TensorView& scale, const at::Tensor& destination) {
+void dequantize_into(const TensorView& weight, const TensorView& scale, const Block& block,
+                     const at::Tensor& destination) {
   check_block_scale(weight, scale);
+  check(std::ranges::equal(destination.sizes(), block.shape), "the destination has the block's shape");
   const at::Tensor scale_BC = to_tensor(scale).to(at::kFloat);
   const at::Tensor target_OI = destination.detach();
-  const int64_t rows = weight.shape[0];
-  const int64_t columns = weight.shape[1];
-  const auto row_bytes = static_cast<size_t>(columns);
-  for (int64_t row = 0; row < rows; row += kQuantBlock) {
-    const int64_t count = std::min(kQuantBlock, rows - row);
-    TensorView slice = weight;
-    slice.shape = {count, columns};
-    slice.bytes =
-        weight.bytes.subspan(static_cast<size_t>(row) * row_bytes, static_cast<size_t>(count) * row_bytes);
-    const at::Tensor scale_I =
-        scale_BC.select(0, row / kQuantBlock).repeat_interleave(kQuantBlock).narrow(0, 0, columns);
-    target_OI.narrow(0, row, count).copy_(to_tensor(slice).to(at::kFloat).mul_(scale_I));
+  const int64_t end = block.offset[0] + block.shape[0];
+  for (int64_t row = block.offset[0]; row < end;) {
+    const int64_t count = std::min(kQuantBlock - row % kQuantBlock, end - row);
+    const Block band = {{row, block.offset[1]}, {count, block.shape[1]}};
+    const at::Tensor scale_I = scale_BC.select(0, row / kQuantBlock)
+                                   .repeat_interleave(kQuantBlock)
+                                   .narrow(0, block.offset[1], block.shape[1]);
+    target_OI.narrow(0, row - block.offset[0], count)
+        .copy_(block_tensor(weight, band).to(at::kFloat).mul_(scale_I));
+    row += count;
   }
 }
 

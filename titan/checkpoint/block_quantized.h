@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "titan/checkpoint/safetensors_reader.h"
+#include "titan/nn/placement.h"
 
 namespace titan {
 
@@ -13,8 +14,10 @@ inline constexpr std::string_view kScaleSuffix = "_scale_inv";
 /// value for each 128 x 128 block of it.
 void check_block_scale(const TensorView& weight, const TensorView& scale);
 
-/// destination[i, j] = weight[i, j] * scale[i / 128, j / 128], in fp32, converted at the end: DeepSeek's and
-/// Qwen's block FP8. Takes 128 rows at a time.
-void dequantize_into(const TensorView& weight, const TensorView& scale, const at::Tensor& destination);
+/// destination[i, j] = weight[r, c] * scale[r / 128, c / 128] for the row r and the column c of the whole
+/// weight that are (i, j) in `block`, in fp32, converted at the end: DeepSeek's and Qwen's block FP8. The
+/// borders of `block` need not be multiples of 128. Takes at most 128 rows at a time.
+void dequantize_into(const TensorView& weight, const TensorView& scale, const Block& block,
+                     const at::Tensor& destination);
 
 }  // namespace titan

@@ -3,8 +3,11 @@
 #include <ATen/ops/isinf.h>
 
 #include <array>
+#include <functional>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "titan/base/error.h"
 #include "titan/base/file.h"
@@ -23,64 +26,37 @@ constexpr auto kCopiedAssets = std::to_array<std::string_view>(
      "added_tokens.json", "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja",
      "chat_template.json"});
 
+// Bytes of weights between two points where the ranks agree on whether the export still stands.
+constexpr int64_t kBytesToAgree = int64_t{256} << 20;
+
 /// A tensor and the name it is written under.
 struct Output {
   std::string hf;
-  at::Tensor tensor;
+  const ShardedTensor* tensor;
 };
 
 std::vector<Output> outputs_of(const HfModel& model, bool tied_head) {
   std::unordered_map<std::string, std::string> hf_names;
   for (const HfName& name : model.names) hf_names.emplace(name.native, name.hf);
   std::vector<Output> outputs;
-  at::Tensor embedding;
-  for (const NamedTensor& tensor : model.tensors) {
+  const ShardedTensor* embedding = nullptr;
+  for (const ShardedTensor& tensor : model.tensors) {
     const auto name = hf_names.find(tensor.name);
     if (name == hf_names.end()) {
       throw ValueError("{}: the tensor {} has no Hugging Face name, so it would be lost on export",
                        model.title, tensor.name);
     }
-    if (name->second == model.embedding_hf) embedding = tensor.tensor;
-    outputs.push_back({name->second, tensor.tensor});
+    if (name->second == model.embedding_hf) embedding = &tensor;
+    outputs.push_back({name->second, &tensor});
   }
-  if (model.tied && tied_head && embedding.defined()) outputs.push_back({model.head_hf, embedding});
+  if (model.tied && tied_head && embedding) outputs.push_back({model.head_hf, embedding});
   return outputs;
 }
 
-int64_t write_weights(const std::vector<Output>& outputs, const fs::path& folder,
-                      const ExportOptions& options) {
-  std::vector<TensorSpec> specs;
+int64_t bytes_of_outputs(const std::vector<Output>& outputs, at::ScalarType dtype) {
   int64_t total = 0;
-  for (const Output& output : outputs) {
-    specs.push_back({output.hf, safetensors_dtype(options.dtype), output.tensor.sizes().vec()});
-    total += specs.back().num_bytes();
-  }
-  std::error_code error;
-  const auto space = fs::space(folder, error);
-  if (!error && static_cast<uintmax_t>(total) > space.available) {
-    throw ValueError("no room for {}: the weights take {} bytes, the disk has {} left", folder.string(),
-                     with_commas(total), with_commas(static_cast<int64_t>(space.available)));
-  }
-  ShardedWriter writer(folder, specs, options.max_shard_bytes);
-  for (const Output& output : outputs) {
-    for_each_block(output.tensor, options.dtype,
-                   [&](std::span<const std::byte> block) { writer.write(output.hf, block); });
-  }
-  writer.finish();
+  for (const Output& output : outputs) total += output.tensor->whole_bytes(dtype);
   return total;
-}
-
-/// float16 ends at 65504; what lies beyond becomes infinite.
-void warn_about_overflow(const std::vector<Output>& outputs) {
-  for (const Output& output : outputs) {
-    const auto count = [](const at::Tensor& tensor) { return at::isinf(tensor).sum().item<int64_t>(); };
-    const int64_t lost = count(output.tensor.detach().to(at::kHalf)) - count(output.tensor.detach());
-    if (lost > 0) {
-      log_warning(
-          "{}: {} values are too large for float16 and were saved as infinity; use bfloat16 or float32",
-          output.hf, lost);
-    }
-  }
 }
 
 /// The config.json that fits what is written: the source's weights may have had another dtype or been
@@ -116,28 +92,114 @@ void copy_assets(const fs::path& assets, const fs::path& folder) {
   }
 }
 
+/// float16 ends at 65504; what lies beyond becomes infinite.
+int64_t count_overflow(const at::Tensor& tensor) {
+  int64_t lost = 0;
+  for (const at::Tensor& piece : tensor.reshape({-1}).split(int64_t{1} << 20)) {
+    lost += at::isinf(piece.to(at::kHalf)).sum().item<int64_t>() - at::isinf(piece).sum().item<int64_t>();
+  }
+  return lost;
+}
+
+/// A folder that is being written beside its place; what is not published is removed.
+class StagedExport {
+ public:
+  StagedExport(fs::path folder, const ExportOptions& options)
+      : folder_(std::move(folder)), staging_(staging_folder(folder_)), options_(options) {}
+  StagedExport(const StagedExport&) = delete;
+  StagedExport& operator=(const StagedExport&) = delete;
+  ~StagedExport() {
+    writer_.reset();
+    std::error_code ignored;
+    if (state_ == State::begun) fs::remove_all(staging_, ignored);
+  }
+
+  void begin(const HfModel& model, const std::vector<Output>& outputs) {
+    config_ = exported_config(model, options_).dump(2) + "\n";
+    state_ = State::begun;
+    std::error_code error;
+    fs::remove_all(staging_, error);
+    fs::create_directories(staging_, error);
+    if (error) throw ValueError("cannot make the folder {}: {}", staging_.string(), error.message());
+    require_room(bytes_of_outputs(outputs, options_.dtype));
+    std::vector<TensorSpec> specs;
+    for (const Output& output : outputs) {
+      specs.push_back({output.hf, safetensors_dtype(options_.dtype), output.tensor->shape});
+    }
+    writer_.emplace(staging_, specs, options_.max_shard_bytes);
+  }
+
+  void write(const std::string& hf, const at::Tensor& whole) {
+    for_each_block(whole, options_.dtype,
+                   [&](std::span<const std::byte> block) { writer_->write(hf, block); });
+    if (options_.dtype != at::kHalf) return;
+    if (const int64_t lost = count_overflow(whole); lost > 0) overflows_.emplace_back(hf, lost);
+  }
+
+  void publish() {
+    writer_->finish();
+    write_file_atomic(staging_ / "config.json", config_);
+    copy_assets(options_.assets, staging_);
+    publish_folder(folder_);
+    state_ = State::published;
+    for (const auto& [hf, lost] : overflows_) {
+      log_warning(
+          "{}: {} values are too large for float16 and were saved as infinity; use bfloat16 or float32", hf,
+          lost);
+    }
+  }
+
+ private:
+  enum class State { idle, begun, published };
+
+  void require_room(int64_t bytes) const {
+    std::error_code error;
+    const auto space = fs::space(staging_, error);
+    if (error || static_cast<uintmax_t>(bytes) <= space.available) return;
+    throw ValueError("no room for {}: the weights take {} bytes, the disk has {} left", folder_.string(),
+                     with_commas(bytes), with_commas(static_cast<int64_t>(space.available)));
+  }
+
+  fs::path folder_, staging_;
+  const ExportOptions& options_;
+  std::string config_;
+  std::optional<ShardedWriter> writer_;
+  std::vector<std::pair<std::string, int64_t>> overflows_;
+  State state_ = State::idle;
+};
+
 }  // namespace
 
-int64_t hf_export(const HfModel& model, const fs::path& path, const ExportOptions& options) {
-  const fs::path folder = titan::absolute(path);
+// [Note: an export of several ranks]
+// The ranks of the first replica send their parts of one tensor after the other; the writing rank puts each
+// together and writes it. Its failure must not leave the others in a gather: it goes on gathering, without
+// writing, up to the next point where all ranks agree on whether the export still stands. Those points come
+// every kBytesToAgree, so that little is sent in vain, and at the end, where they keep the other ranks from
+// leaving before the folder is there.
+int64_t hf_export(const HfModel& model, const fs::path& path, const ExportOptions& options,
+                  const ShardGroups& groups) {
   const auto outputs = outputs_of(model, options.tied_head);
-  const std::string config = exported_config(model, options).dump(2) + "\n";
-  const fs::path staging = staging_folder(folder);
-  std::error_code error;
-  fs::remove_all(staging, error);
-  fs::create_directories(staging, error);
-  if (error) throw ValueError("cannot make the folder {}: {}", staging.string(), error.message());
-  try {
-    const int64_t bytes = write_weights(outputs, staging, options);
-    write_file_atomic(staging / "config.json", config);
-    copy_assets(options.assets, staging);
-    publish_folder(folder);
-    if (options.dtype == at::kHalf) warn_about_overflow(outputs);
-    return bytes;
-  } catch (...) {
-    fs::remove_all(staging, error);
-    throw;
+  StagedExport staged(titan::absolute(path), options);
+  SharedAttempt attempt(groups);
+  const auto on_writer = [&](const std::function<void()>& work) {
+    if (groups.writes()) attempt.run(work);
+  };
+  on_writer([&] { staged.begin(model, outputs); });
+  attempt.agree();
+  int64_t sent = 0;
+  for (const Output& output : outputs) {
+    if (groups.saves()) {
+      const at::Tensor whole = gather_whole(*output.tensor, groups);
+      on_writer([&] { staged.write(output.hf, whole); });
+    }
+    sent += output.tensor->whole_bytes(options.dtype);
+    if (sent < kBytesToAgree) continue;
+    sent = 0;
+    attempt.agree();
   }
+  on_writer([&] { staged.publish(); });
+  attempt.agree();
+  return bytes_of_outputs(outputs, options.dtype);
 }
 
 }  // namespace titan

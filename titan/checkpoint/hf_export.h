@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "titan/checkpoint/hf_model.h"
+#include "titan/checkpoint/shard_groups.h"
 
 namespace titan {
 
@@ -20,7 +21,10 @@ struct ExportOptions {
 /// the model's own), generation_config.json and tokenizer files. The folder appears whole, by a rename, and
 /// replaces one of the same name; on an error the old one stays. ValueError naming what could not be written.
 /// Returns the bytes of weights.
+///
+/// All ranks of `groups` take part; one of them writes and holds one whole tensor at a time. The files are
+/// the same, byte by byte, for every layout. An error of the writer is thrown on every rank.
 int64_t hf_export(const HfModel& model, const std::filesystem::path& folder,
-                  const ExportOptions& options = {});
+                  const ExportOptions& options = {}, const ShardGroups& groups = {});
 
 }  // namespace titan

@@ -1,6 +1,7 @@
 #include "titan/checkpoint/hf_import.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -17,10 +18,12 @@ namespace {
 using FileTensor = SafetensorsFolder::Entry;
 
 constexpr std::string_view kModelPrefix = "model.";
+// Elements of the file read between two releases of its pages.
+constexpr int64_t kBandElements = int64_t{1} << 22;
 
 /// One tensor of the model and the file's tensors that fill it.
 struct FileMatch {
-  const NamedTensor* target;
+  const ShardedTensor* target;
   const FileTensor* source;
   const FileTensor* scale = nullptr;
 };
@@ -32,13 +35,27 @@ std::string first_names(const std::vector<std::string>& names) {
          (names.size() > 5 ? format(" and {} more", names.size() - 5) : "");
 }
 
+/// Whether two parts of mapped files, of one size, hold the same; a few megabytes of each at a time.
+bool equal_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  constexpr size_t kStep = size_t{16} << 20;
+  for (size_t begin = 0; begin < a.size(); begin += kStep) {
+    const auto part_a = a.subspan(begin, std::min(kStep, a.size() - begin));
+    const auto part_b = b.subspan(begin, part_a.size());
+    const bool same = std::memcmp(part_a.data(), part_b.data(), part_a.size()) == 0;
+    release_pages(part_a);
+    release_pages(part_b);
+    if (!same) return false;
+  }
+  return true;
+}
+
 /// Works out which tensor of the files goes where, and refuses what does not fit, before anything is written.
 class ImportPlan {
  public:
   ImportPlan(const HfModel& model, const SafetensorsFolder& files, bool quantized)
       : model_(model), files_(files), quantized_(quantized) {
     for (const HfName& name : model.names) hf_names_.emplace(name.native, name.hf);
-    for (const NamedTensor& tensor : model.tensors) match(tensor);
+    for (const ShardedTensor& tensor : model.tensors) match(tensor);
     refuse_missing();
     if (model.tied) check_second_copy();
     refuse_unexpected();
@@ -58,7 +75,7 @@ class ImportPlan {
     return files_.find(std::string(kModelPrefix) + hf);
   }
 
-  void match(const NamedTensor& target) {
+  void match(const ShardedTensor& target) {
     const auto name = hf_names_.find(target.name);
     if (name == hf_names_.end()) {
       throw ValueError("{}: the tensor {} has no Hugging Face name", model_.title, target.name);
@@ -99,14 +116,12 @@ class ImportPlan {
     if (!embedding || !head) return;
     const TensorView& a = *embedding->view;
     const TensorView& b = *head->view;
-    if (a.dtype != b.dtype || a.shape != b.shape || !std::ranges::equal(a.bytes, b.bytes)) {
+    if (a.dtype != b.dtype || a.shape != b.shape || !equal_bytes(a.bytes, b.bytes)) {
       throw ValueError(
           "{}: {} and {} differ, but {} ties them: it would lose one; untie them (enable_weight_tying; "
           "tie_word_embeddings in config.json)",
           files_.path().string(), a.name, b.name, model_.title);
     }
-    release_pages(a.bytes);
-    release_pages(b.bytes);
     used_.insert(&b);
     report.ignored.push_back(b.name);
   }
@@ -137,8 +152,8 @@ class ImportPlan {
   void check_fit(FileMatch& match) const {
     const TensorView& view = *match.source->view;
     const std::string place = match.source->file->path().string();
-    const auto target = match.target->tensor.sizes();
-    if (!std::ranges::equal(target, view.shape)) {
+    const auto& target = match.target->shape;
+    if (target != view.shape) {
       throw ValueError(
           "{}: tensor {} has shape {}, {} of {} has {}: the flavor does not fit these files (compare "
           "hidden_size, "
@@ -177,6 +192,37 @@ class ImportPlan {
   std::unordered_set<const TensorView*> used_;
 };
 
+/// The bytes of rows of a tensor of the file.
+std::span<const std::byte> bytes_of_rows(const TensorView& view, Range rows) {
+  if (view.shape.empty() || view.shape[0] == 0) return view.bytes;
+  const size_t row_bytes = view.bytes.size() / static_cast<size_t>(view.shape[0]);
+  return view.bytes.subspan(static_cast<size_t>(rows.begin) * row_bytes,
+                            static_cast<size_t>(rows.count) * row_bytes);
+}
+
+/// Reads the target's block band by band, so that no more of the file than a band is in memory.
+void fill_from_file(const FileMatch& match) {
+  const TensorView& view = *match.source->view;
+  const ShardedTensor& target = *match.target;
+  const int64_t row_elements =
+      Block::whole(view.shape).numel() / std::max<int64_t>(view.shape.empty() ? 1 : view.shape[0], 1);
+  for_each_band(target.block, row_elements, kBandElements, [&](Range rows) {
+    Block band = target.block;
+    at::Tensor destination = target.tensor.detach();
+    if (!band.shape.empty()) {
+      band.offset[0] += rows.begin;
+      band.shape[0] = rows.count;
+      destination = destination.narrow(0, rows.begin, rows.count);
+    }
+    if (match.scale) {
+      dequantize_into(view, *match.scale->view, band, destination);
+    } else {
+      copy_block_into(view, band, destination);
+    }
+    release_pages(bytes_of_rows(view, {band.offset.empty() ? 0 : band.offset[0], rows.count}));
+  });
+}
+
 }  // namespace
 
 ImportReport hf_import(const HfModel& model, const std::filesystem::path& path,
@@ -186,15 +232,10 @@ ImportReport hf_import(const HfModel& model, const std::filesystem::path& path,
   ImportReport report = std::move(plan.report);
   for (const FileMatch& match : plan.matches()) {
     const TensorView& view = *match.source->view;
-    if (match.scale) {
-      dequantize_into(view, *match.scale->view, match.target->tensor);
-      ++report.dequantized;
-    } else {
-      copy_into(view, match.target->tensor);
-    }
+    fill_from_file(match);
+    if (match.scale) ++report.dequantized;
     ++report.tensors;
-    report.bytes += static_cast<int64_t>(view.bytes.size());
-    release_pages(view.bytes);
+    report.bytes += match.target->block.numel() * dtype_bits(view.dtype) / 8;
   }
   return report;
 }

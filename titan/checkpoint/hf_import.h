@@ -17,7 +17,7 @@ struct ImportOptions {
 /// What an import did.
 struct ImportReport {
   int64_t tensors = 0;
-  /// Bytes read from the files.
+  /// Bytes read from the files: those of this rank's blocks.
   int64_t bytes = 0;
   int64_t dequantized = 0;
   /// Hugging Face names passed over because nothing needs them (rotary_emb.inv_freq, the second copy of a
@@ -28,10 +28,10 @@ struct ImportReport {
 };
 
 /// Fills the model's tensors from a folder of safetensors (or one file). Any of F64, F32, F16, BF16 goes into
-/// any float tensor, block by block. Names are also accepted with or without a leading "model.". Nothing is
-/// written before everything fits: ValueError naming tensors, files and both shapes when a tensor is missing
-/// (an untied head included; nothing is ever left at random), unexpected, of another shape, or of a type that
-/// cannot be a weight.
+/// any float tensor, band by band; of each tensor only the block that this rank holds is read. Names are also
+/// accepted with or without a leading "model.". Nothing is written before everything fits: ValueError naming
+/// tensors, files and both shapes when a tensor is missing (an untied head included; nothing is ever left at
+/// random), unexpected, of another shape, or of a type that cannot be a weight.
 ImportReport hf_import(const HfModel& model, const std::filesystem::path& path,
                        const ImportOptions& options = {});
 

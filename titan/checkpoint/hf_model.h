@@ -1,25 +1,18 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <string>
 #include <vector>
 
 #include "titan/base/json.h"
+#include "titan/checkpoint/sharded_state.h"
 #include "titan/nn/hf_name.h"
 
 namespace titan {
 
-/// A tensor under its own model's name.
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
-
 /// A model as Hugging Face files see it. The tensors are the live ones: import writes into them.
 struct HfModel {
   /// Each storage once; a tied model lists its embedding and no head.
-  std::vector<NamedTensor> tensors;
+  std::vector<ShardedTensor> tensors;
   /// One entry a tensor at least; entries without a tensor are ignored.
   std::vector<HfName> names;
   /// The head uses the embedding's table.

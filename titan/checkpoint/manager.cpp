@@ -6,7 +6,6 @@
 
 #include "titan/base/error.h"
 #include "titan/base/file.h"
-#include "titan/base/log.h"
 #include "titan/checkpoint/hf_export.h"
 #include "titan/checkpoint/hf_import.h"
 #include "titan/checkpoint/step_folders.h"
@@ -47,32 +46,26 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-void import_and_log(const HfModel& model, const fs::path& path, bool quantized) {
-  log_info("Loading the checkpoint from {}.", path.string());
-  const Stopwatch watch;
-  const ImportReport report = hf_import(model, path, {.quantized = quantized});
-  for (const std::string& note : report.notes) log_info("{}", note);
-  if (quantized && report.dequantized == 0) {
-    log_warning("checkpoint.initial_load_in_hf_quantized has no effect: no tensor of {} is quantised",
-                path.string());
-  }
-  for (const std::string& name : report.ignored) log_info("Not needed and not loaded: {}", name);
-  log_info("Loaded {} tensors, {} bytes; none missing, none unexpected.", report.tensors,
-           with_commas(report.bytes));
-  log_info("Finished loading the checkpoint in {} seconds.", watch.seconds());
-}
-
 bool has_text(const std::optional<std::string>& text) { return text && !text->empty(); }
 
 }  // namespace
 
-CheckpointManager::CheckpointManager(CheckpointConfig config, Paths paths)
-    : config_(std::move(config)), paths_(std::move(paths)), folder_(paths_.dump_folder / config_.folder) {
+CheckpointManager::CheckpointManager(CheckpointConfig config, Paths paths, ShardGroups groups)
+    : config_(std::move(config)),
+      paths_(std::move(paths)),
+      groups_(groups),
+      folder_(paths_.dump_folder / config_.folder) {
   if (!config_.enable) return;
-  log_info("Checkpointing active. Checkpoints will be loaded from and saved to {}", folder_.string());
+  say("Checkpointing active. Checkpoints will be loaded from and saved to {}", folder_.string());
   if (config_.load_only) return;
-  require_writable_folder(folder_, "checkpoint.folder");
-  clean_staging(folder_);
+  SharedAttempt attempt(groups_);
+  if (groups_.writes()) {
+    attempt.run([&] {
+      require_writable_folder(folder_, "checkpoint.folder");
+      clean_staging(folder_);
+    });
+  }
+  attempt.agree();
 }
 
 std::vector<fs::path> CheckpointManager::folders_with_config() const {
@@ -95,8 +88,33 @@ fs::path CheckpointManager::initial_path() const {
 
 std::optional<LoadResult> CheckpointManager::load(const HfModel& model) const {
   if (!config_.enable) return {};
+  Source source;
+  SharedAttempt attempt(groups_);
+  attempt.run([&] { source = find_source(); });
+  attempt.agree();
+  if (!same_everywhere(groups_, source.path.empty() ? -1 : source.step)) {
+    throw ValueError(
+        "the ranks see different steps in checkpoint.folder {}: every node has to see the same folder",
+        folder_.string());
+  }
+  if (source.path.empty()) {
+    say("No checkpoint was provided, this is a fresh start.");
+    return {};
+  }
+  attempt.run([&] { import_and_log(model, source); });
+  attempt.agree();
+  if (source.step > 0) {
+    warn(
+        "{} holds weights only: training goes on after step {} with a fresh optimizer and data from the "
+        "beginning",
+        source.path.string(), source.step);
+  }
+  return LoadResult{source.path, source.step};
+}
+
+CheckpointManager::Source CheckpointManager::find_source() const {
   const auto steps = find_steps(folder_);
-  if (steps.empty()) return load_initial(model);
+  if (steps.empty()) return config_.initial_load_in_hf ? initial_source() : Source{};
   const StepFolder& latest = steps.back();
   if (!latest.in_hf) {
     throw ValueError(
@@ -104,24 +122,15 @@ std::optional<LoadResult> CheckpointManager::load(const HfModel& model) const {
         latest.path.string());
   }
   if (has_text(config_.initial_load_path) || config_.initial_load_in_hf) {
-    log_warning(
+    warn(
         "checkpoint.initial_load_path and initial_load_in_hf are passed over: {} already holds a step of "
         "this run",
         folder_.string());
   }
-  import_and_log(model, latest.path, false);
-  log_warning(
-      "{} holds weights only: training goes on after step {} with a fresh optimizer and data from the "
-      "beginning",
-      latest.path.string(), latest.step);
-  return LoadResult{latest.path, latest.step};
+  return {.path = latest.path, .step = latest.step};
 }
 
-std::optional<LoadResult> CheckpointManager::load_initial(const HfModel& model) const {
-  if (!config_.initial_load_in_hf) {
-    log_info("No checkpoint was provided, this is a fresh start.");
-    return {};
-  }
+CheckpointManager::Source CheckpointManager::initial_source() const {
   const fs::path path = initial_path();
   const std::string_view flag =
       has_text(config_.initial_load_path) ? "--checkpoint.initial_load_path" : "--hf_assets_path";
@@ -131,22 +140,37 @@ std::optional<LoadResult> CheckpointManager::load_initial(const HfModel& model) 
         "{} {} does not exist: it should be a folder with model.safetensors or its shards and index", flag,
         path.string());
   }
-  log_info("Loading from HF safetensors from {}: {}", flag, path.string());
-  import_and_log(model, path, config_.initial_load_in_hf_quantized);
-  return LoadResult{path, 0};
+  say("Loading from HF safetensors from {}: {}", flag, path.string());
+  return {.path = path, .quantized = config_.initial_load_in_hf_quantized};
+}
+
+void CheckpointManager::import_and_log(const HfModel& model, const Source& source) const {
+  say("Loading the checkpoint from {}.", source.path.string());
+  const Stopwatch watch;
+  const ImportReport report = hf_import(model, source.path, {.quantized = source.quantized});
+  for (const std::string& note : report.notes) say("{}", note);
+  if (source.quantized && report.dequantized == 0) {
+    warn("checkpoint.initial_load_in_hf_quantized has no effect: no tensor of {} is quantised",
+         source.path.string());
+  }
+  for (const std::string& name : report.ignored) say("Not needed and not loaded: {}", name);
+  say("Loaded {} tensors, {} bytes{}; none missing, none unexpected.", report.tensors,
+      with_commas(report.bytes), groups_.several() ? " on this rank" : "");
+  say("Finished loading the checkpoint in {} seconds.", watch.seconds());
 }
 
 bool CheckpointManager::save_last(int64_t step, const HfModel& model) const {
   if (!config_.enable || config_.load_only) return false;
-  log_info("Saving the checkpoint.");
-  log_info("Saving a model only checkpoint in torch.{} at last step, step {}.",
-           export_dtype_name(config_.export_dtype), step);
+  say("Saving the checkpoint.");
+  say("Saving a model only checkpoint in torch.{} at last step, step {}.",
+      export_dtype_name(config_.export_dtype), step);
   const Stopwatch watch;
   hf_export(model, folder_ / format("step-{}", step),
             {.dtype = torch_dtype(config_.export_dtype),
              .assets = paths_.hf_assets_path,
-             .tied_head = config_.export_tied_head});
-  log_info("Last step checkpoint completed in {}s", watch.seconds());
+             .tied_head = config_.export_tied_head},
+            groups_);
+  say("Last step checkpoint completed in {}s", watch.seconds());
   return true;
 }
 

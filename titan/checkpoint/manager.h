@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "titan/base/log.h"
 #include "titan/checkpoint/checkpoint_config.h"
 #include "titan/checkpoint/hf_model.h"
+#include "titan/checkpoint/shard_groups.h"
 
 namespace titan {
 
@@ -25,6 +28,9 @@ struct LoadResult {
 /// that finds one in its own folder starts from the latest: its weights and step number, with fresh
 /// optimizer, schedule and data, which is said in a warning; an initial load is then passed over, also with a
 /// warning.
+///
+/// Every rank of the job has one and calls the same functions at the same point. One rank writes, cleans the
+/// folder and logs; what fails on any rank is thrown on all.
 class CheckpointManager {
  public:
   struct Paths {
@@ -34,10 +40,10 @@ class CheckpointManager {
 
   /// Removes what a killed save left in the folder, proves that it can be written, and logs it. Does nothing
   /// when checkpoints are off. `config` has been validated.
-  CheckpointManager(CheckpointConfig config, Paths paths);
+  CheckpointManager(CheckpointConfig config, Paths paths, ShardGroups groups = {});
 
-  /// Fills the model, or says that this is a fresh start. ValueError as hf_import, and when a folder that was
-  /// named does not exist.
+  /// Fills this rank's part of the model, or says that this is a fresh start. ValueError as hf_import, when a
+  /// folder that was named does not exist, and when ranks see different steps in the run's folder.
   std::optional<LoadResult> load(const HfModel& model) const;
 
   /// The folders whose config.json (where there is one) must agree with the model: the one load() reads
@@ -48,11 +54,30 @@ class CheckpointManager {
   bool save_last(int64_t step, const HfModel& model) const;
 
  private:
+  /// Where load() reads from; no path: nowhere.
+  struct Source {
+    std::filesystem::path path;
+    int64_t step = 0;
+    bool quantized = false;
+  };
+
   std::filesystem::path initial_path() const;
-  std::optional<LoadResult> load_initial(const HfModel& model) const;
+  Source find_source() const;
+  Source initial_source() const;
+  void import_and_log(const HfModel& model, const Source& source) const;
+
+  template <class... Args>
+  void say(std::string_view fmt, const Args&... args) const {
+    if (groups_.writes()) log_info(fmt, args...);
+  }
+  template <class... Args>
+  void warn(std::string_view fmt, const Args&... args) const {
+    if (groups_.writes()) log_warning(fmt, args...);
+  }
 
   CheckpointConfig config_;
   Paths paths_;
+  ShardGroups groups_;
   std::filesystem::path folder_;
 };
 

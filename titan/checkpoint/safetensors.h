@@ -7,9 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "titan/checkpoint/hf_model.h"
-
 namespace titan {
+
+/// A tensor under a name.
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
 
 /// All tensors of a file, copied, in their own dtype. ValueError when the file is damaged or holds a dtype
 /// that torch has not (F4, F6).

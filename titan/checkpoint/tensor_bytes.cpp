@@ -39,16 +39,23 @@ std::span<const std::pair<SafetensorsDtype, at::ScalarType>> torch_types() {
   return kRows;
 }
 
-/// A tensor over the file's bytes, or over a copy where they are not aligned to their elements.
-at::Tensor block_of(const TensorView& view, at::ScalarType type, int64_t begin, int64_t count) {
-  const auto width = static_cast<int64_t>(c10::elementSize(type));
-  const std::byte* data = view.bytes.data() + begin * width;
-  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(width) == 0) {
-    return at::from_blob(const_cast<std::byte*>(data), {count}, at::TensorOptions().dtype(type));
+at::Tensor narrowed(at::Tensor tensor, const Block& block) {
+  for (size_t dim = 0; dim < block.shape.size(); ++dim) {
+    tensor = tensor.narrow(static_cast<int64_t>(dim), block.offset[dim], block.shape[dim]);
   }
-  at::Tensor aligned = at::empty({count}, at::TensorOptions().dtype(type));
-  std::memcpy(aligned.mutable_data_ptr(), data, static_cast<size_t>(count * width));
-  return aligned;
+  return tensor;
+}
+
+/// Rows of a block, in the coordinates of the whole.
+Block rows_of_block(Block block, Range rows) {
+  if (block.shape.empty()) return block;
+  block.offset[0] += rows.begin;
+  block.shape[0] = rows.count;
+  return block;
+}
+
+at::Tensor rows_of_tensor(const at::Tensor& tensor, Range rows) {
+  return tensor.dim() == 0 ? tensor : tensor.narrow(0, rows.begin, rows.count);
 }
 
 }  // namespace
@@ -74,20 +81,43 @@ at::Tensor to_tensor(const TensorView& view) {
   return tensor;
 }
 
-void copy_into(const TensorView& view, const at::Tensor& destination) {
-  check(std::ranges::equal(destination.sizes(), view.shape), "the destination has the tensor's shape");
+at::Tensor block_tensor(const TensorView& view, const Block& block) {
+  check(block.shape.size() == view.shape.size(), "a block has its tensor's dimensions");
   const at::ScalarType type = scalar_type(view.dtype);
+  const auto width = static_cast<int64_t>(c10::elementSize(type));
+  auto* data = const_cast<std::byte*>(view.bytes.data());
+  if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(width) == 0) {
+    return narrowed(at::from_blob(data, view.shape, at::TensorOptions().dtype(type)), block);
+  }
+  // Elements that straddle their alignment are moved as bytes, one dimension more.
+  Block bytes = block;
+  bytes.offset.push_back(0);
+  bytes.shape.push_back(width);
+  std::vector<int64_t> shape = view.shape;
+  shape.push_back(width);
+  const at::Tensor moved = narrowed(at::from_blob(data, shape, at::TensorOptions().dtype(at::kByte)), bytes);
+  return moved.contiguous().view(type).squeeze(-1);
+}
+
+void copy_block_into(const TensorView& view, const Block& block, const at::Tensor& destination) {
+  check(std::ranges::equal(destination.sizes(), block.shape), "the destination has the block's shape");
   // Writing through an alias without autograd is no in-place change of a leaf.
   const at::Tensor target = destination.detach();
-  if (!target.is_contiguous()) {
-    target.copy_(to_tensor(view));
-    return;
-  }
-  const at::Tensor flat = target.view({-1});
-  for (int64_t begin = 0; begin < flat.numel(); begin += kBlockElements) {
-    const int64_t count = std::min(kBlockElements, flat.numel() - begin);
-    flat.narrow(0, begin, count).copy_(block_of(view, type, begin, count));
-  }
+  const int64_t row_elements = block.numel() / std::max<int64_t>(target.dim() == 0 ? 1 : target.size(0), 1);
+  for_each_band(block, row_elements, kBlockElements, [&](Range rows) {
+    rows_of_tensor(target, rows).copy_(block_tensor(view, rows_of_block(block, rows)));
+  });
+}
+
+void copy_into(const TensorView& view, const at::Tensor& destination) {
+  copy_block_into(view, Block::whole(view.shape), destination);
+}
+
+void for_each_band(const Block& block, int64_t row_elements, int64_t elements,
+                   const std::function<void(Range)>& use) {
+  const int64_t rows = block.shape.empty() ? 1 : block.shape[0];
+  const int64_t step = std::max<int64_t>(elements / std::max<int64_t>(row_elements, 1), 1);
+  for (int64_t begin = 0; begin < rows; begin += step) use({begin, std::min(step, rows - begin)});
 }
 
 void for_each_block(const at::Tensor& source, at::ScalarType type,

@@ -6,8 +6,7 @@ namespace titan {
 
 HfModel hf_model(const LanguageModel& model, const ModelSpec& spec) {
   HfModel hf;
-  for (const auto& [name, parameter] : model.named_parameters())
-    hf.tensors.push_back({name, parameter->shard});
+  hf.tensors = sharded_state(model);
   hf.names = model.hf_names();
   hf.tied = spec.model->enable_weight_tying;
   hf.config = family_of(spec).hf_config(spec);

@@ -6,7 +6,7 @@
 
 namespace titan {
 
-/// The model as Hugging Face files see it: its live tensors, their names, whether the head is tied, and its
+/// The model as Hugging Face files see it: its live shards, their names, whether the head is tied, and its
 /// config.json.
 HfModel hf_model(const LanguageModel& model, const ModelSpec& spec);
 

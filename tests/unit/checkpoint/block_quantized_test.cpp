@@ -34,7 +34,8 @@ TEST_CASE("block FP8 is multiplied by the scale of its 128 x 128 block, whatever
       for (const auto target_type : {at::kFloat, at::kBFloat16}) {
         const at::Tensor typed_scale = scale.to(scale_type);
         const at::Tensor target = at::zeros({kRows, kColumns}, target_type);
-        dequantize_into(quantized_view("w", weight), quantized_view("w_scale_inv", typed_scale), target);
+        dequantize_into(quantized_view("w", weight), quantized_view("w_scale_inv", typed_scale),
+                        Block::whole({kRows, kColumns}), target);
         const at::Tensor numbers = weight.to(at::kFloat);
         at::Tensor expected = at::zeros({kRows, kColumns}, at::kFloat);
         for (int64_t row = 0; row < kRows; ++row) {

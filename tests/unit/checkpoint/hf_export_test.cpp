@@ -117,7 +117,7 @@ TEST_CASE("an export that fails leaves the old folder whole and no rest") {
   const ScratchFolder folder;
   hf_export(filled_model(false), folder / "step-3");
   HfModel larger = filled_model(false);
-  larger.tensors[1].tensor = at::zeros({1000, 1000}, at::kFloat);
+  larger.tensors[1] = whole_tensor(larger.tensors[1].name, at::zeros({1000, 1000}, at::kFloat));
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   const rlimit small{100'000, before.rlim_max};
@@ -135,7 +135,7 @@ TEST_CASE("an export that fails leaves the old folder whole and no rest") {
 TEST_CASE("a tensor without a Hugging Face name is refused, not dropped") {
   const ScratchFolder folder;
   HfModel model = filled_model(false);
-  model.tensors.push_back({"moe.expert_bias_E", numbers({3}, 0)});
+  model.tensors.push_back(whole_tensor("moe.expert_bias_E", numbers({3}, 0)));
   CHECK(contains(error_of([&] { hf_export(model, folder / "out"); }),
                  "moe.expert_bias_E has no Hugging Face name"));
   CHECK(count_entries(folder.path()) == 0);

@@ -22,8 +22,8 @@ std::string import_error_of(const HfModel& model, const ScratchFolder& folder, I
 }
 
 bool untouched(const HfModel& model) {
-  for (const auto& [name, tensor] : model.tensors) {
-    if (!at::equal(tensor, at::zeros_like(tensor))) return false;
+  for (const ShardedTensor& part : model.tensors) {
+    if (!at::equal(part.tensor, at::zeros_like(part.tensor))) return false;
   }
   return true;
 }

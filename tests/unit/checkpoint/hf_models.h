@@ -23,9 +23,9 @@ inline HfModel small_model(bool tied, at::ScalarType dtype = at::kFloat) {
   model.names = {{"tok_embeddings.weight", "model.embed_tokens.weight"},
                  {"layers.0.attention.wo.weight", "model.layers.0.self_attn.o_proj.weight"},
                  {"lm_head.weight", "lm_head.weight"}};
-  model.tensors = {{"tok_embeddings.weight", at::zeros({kVocab, kDim}, dtype)},
-                   {"layers.0.attention.wo.weight", at::zeros({kDim, kDim}, dtype)}};
-  if (!tied) model.tensors.push_back({"lm_head.weight", at::zeros({kVocab, kDim}, dtype)});
+  model.tensors = {whole_tensor("tok_embeddings.weight", at::zeros({kVocab, kDim}, dtype)),
+                   whole_tensor("layers.0.attention.wo.weight", at::zeros({kDim, kDim}, dtype))};
+  if (!tied) model.tensors.push_back(whole_tensor("lm_head.weight", at::zeros({kVocab, kDim}, dtype)));
   model.config = Json::object();
   model.config.set("model_type", "qwen3");
   model.config.set("tie_word_embeddings", tied);

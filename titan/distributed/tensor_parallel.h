@@ -1,12 +1,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "titan/distributed/group.h"
 #include "titan/nn/module.h"
+#include "titan/ops/tensor_axis.h"
 
 // B batch, T tokens of a row, D dim.
 namespace titan {
@@ -41,11 +43,18 @@ using ShardingSpec = std::vector<ModuleSharding>;
 
 /// Cuts the parameters that the spec names (value_block and shard_block; before allocate()) and hangs the
 /// layout changes into the modules. Parameters that the spec does not name are replicated. ValueError naming
-/// a module or parameter that the model does not have.
+/// a module or parameter that the model does not have, or a dimension with too few entries for the ranks.
 void tensor_parallel(Module& model, const ShardingSpec& spec, Group& group);
 
-/// x in its new layout, with the backward of the table above. `sequence` needs T divisible by the group's
-/// size.
+/// x [B, T, D] in its new layout, with the backward of the table above; sums run in float32. ValueError when
+/// T cannot be divided over the group's ranks, and for a pair that the table does not have.
 at::Tensor redistribute(const at::Tensor& x, LayoutChange change, Group& group);
+
+/// The group as operators see it. Borrows the group.
+TensorAxis tensor_axis(Group& group);
+
+/// Once per optimizer step, when all gradients of a rank are in its shards: sums over the axis the gradients
+/// of weights whose placement says that each rank has only a part, by one all-reduce in the order given.
+void sum_partial_gradients(std::span<const Module::NamedParameter> parameters, Group& tp);
 
 }  // namespace titan

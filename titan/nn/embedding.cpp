@@ -10,7 +10,7 @@ Embedding::Embedding(const EmbeddingConfig& config) {
 }
 
 at::Tensor Embedding::forward(const at::Tensor& ids, at::ScalarType dtype) const {
-  return embedding(weight.value, ids, dtype);
+  return embedding(weight.value, ids, dtype, {weight.value_block.offset[0], weight.shape[0]});
 }
 
 template <>

@@ -14,7 +14,9 @@ Linear::Linear(const LinearConfig& config) {
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
   const at::Tensor y = linear(x, weight.value);
-  return bias.value.defined() ? y + bias.value.to(y.scalar_type()) : y;
+  // Cut by columns, y is one of the axis's summands, and the bias belongs into one of them.
+  const bool first_summand = weight.value_block.offset[1] == 0;
+  return bias.value.defined() && first_summand ? y + bias.value.to(y.scalar_type()) : y;
 }
 
 template <>

@@ -12,21 +12,14 @@
 
 #include "titan/base/error.h"
 #include "titan/ops/autograd.h"
+#include "titan/ops/linear_cross_entropy_parts.h"
 #include "titan/ops/matmul_operand.h"
 #include "titan/ops/operator.h"
 #include "titan/ops/tensor_array.h"
 
 namespace titan {
 
-namespace {
-
-using at::Tensor;
-/// (loss, dx, dweight); a gradient that is not needed is undefined.
-using LossAndGrads = std::tuple<Tensor, Tensor, Tensor>;
-using LossOperator = LossAndGrads(const Tensor&, const Tensor&, const Tensor&, double, int64_t,
-                                  std::array<bool, 2>);
-
-void linear_cross_entropy_check(const Tensor& x, const Tensor& weight_VD, const Tensor& labels,
+void check_linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight_VD, const at::Tensor& labels,
                                 double normalizer, int64_t chunk) {
   check_weight_dtype("linear_cross_entropy", x, weight_VD);
   if (x.dim() < 1 || weight_VD.dim() != 2 || x.size(-1) != weight_VD.size(1) ||
@@ -47,34 +40,25 @@ void linear_cross_entropy_check(const Tensor& x, const Tensor& weight_VD, const 
   if (chunk < 0) throw ValueError("linear_cross_entropy: chunk is {}; give a number of rows, or 0", chunk);
 }
 
-LossAndGrads linear_cross_entropy_shape(const Tensor& x, const Tensor& weight_VD, const Tensor& labels,
-                                        double normalizer, int64_t chunk, std::array<bool, 2> needs) {
-  linear_cross_entropy_check(x, weight_VD, labels, normalizer, chunk);
-  return {at::empty({}, x.options().dtype(at::kFloat)),
-          needs[0] ? at::empty(x.sizes(), x.options()) : Tensor(),
-          needs[1] ? at::empty(weight_VD.sizes(), weight_VD.options()) : Tensor()};
-}
-
-void check_labels(const Tensor& labels, int64_t vocab) {
+void check_labels(const at::Tensor& labels, int64_t vocabulary) {
   const int64_t* label = labels.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < labels.numel(); ++i) {
-    if (label[i] != kIgnoreLabel && (label[i] < 0 || label[i] >= vocab)) {
+    if (label[i] != kIgnoreLabel && (label[i] < 0 || label[i] >= vocabulary)) {
       throw ValueError("linear_cross_entropy: label {} is {}; it must be {} or in [0, {})", i, label[i],
-                       kIgnoreLabel, vocab);
+                       kIgnoreLabel, vocabulary);
     }
   }
 }
 
-int64_t chunk_rows(int64_t asked, int64_t rows, int64_t vocab) {
+int64_t loss_chunk_rows(int64_t asked, int64_t rows, int64_t vocabulary) {
   constexpr int64_t kChunkFloats = 8 * 1024 * 1024 / 4;
   constexpr int64_t kMinRows = 256;  // below, adding into the weight's gradient costs more than multiplying
-  const int64_t chunk = asked > 0 ? asked : std::max(kMinRows, kChunkFloats / std::max<int64_t>(1, vocab));
+  const int64_t chunk =
+      asked > 0 ? asked : std::max(kMinRows, kChunkFloats / std::max<int64_t>(1, vocabulary));
   return std::min(chunk, rows);
 }
 
-/// dweight [V, D] float32 += logitsᵀ · x. A bfloat16 product cannot be added in place, so it is made in
-/// slices.
-void add_weight_gradient(const Tensor& dweight, const Tensor& logits_CV, const Tensor& x_CD) {
+void add_weight_gradient(const at::Tensor& dweight, const at::Tensor& logits_CV, const at::Tensor& x_CD) {
   if (x_CD.scalar_type() == at::kFloat) {
     dweight.addmm_(logits_CV.t(), x_CD);
     return;
@@ -86,9 +70,25 @@ void add_weight_gradient(const Tensor& dweight, const Tensor& logits_CV, const T
   }
 }
 
+namespace {
+
+using at::Tensor;
+/// (loss, dx, dweight); a gradient that is not needed is undefined.
+using LossAndGrads = std::tuple<Tensor, Tensor, Tensor>;
+using LossOperator = LossAndGrads(const Tensor&, const Tensor&, const Tensor&, double, int64_t,
+                                  std::array<bool, 2>);
+
+LossAndGrads linear_cross_entropy_shape(const Tensor& x, const Tensor& weight_VD, const Tensor& labels,
+                                        double normalizer, int64_t chunk, std::array<bool, 2> needs) {
+  check_linear_cross_entropy(x, weight_VD, labels, normalizer, chunk);
+  return {at::empty({}, x.options().dtype(at::kFloat)),
+          needs[0] ? at::empty(x.sizes(), x.options()) : Tensor(),
+          needs[1] ? at::empty(weight_VD.sizes(), weight_VD.options()) : Tensor()};
+}
+
 LossAndGrads linear_cross_entropy_cpu(const Tensor& x_in, const Tensor& weight_VD, const Tensor& labels_in,
                                       double normalizer, int64_t chunk, std::array<bool, 2> needs) {
-  linear_cross_entropy_check(x_in, weight_VD, labels_in, normalizer, chunk);
+  check_linear_cross_entropy(x_in, weight_VD, labels_in, normalizer, chunk);
   const auto dtype = x_in.scalar_type(), compute = matmul_dtype(dtype);
   const auto x_MD = x_in.reshape({-1, x_in.size(-1)});
   const auto labels = labels_in.contiguous();
@@ -101,7 +101,7 @@ LossAndGrads linear_cross_entropy_cpu(const Tensor& x_in, const Tensor& weight_V
       needs[1] ? at::zeros(weight_VD.sizes(), weight_VD.options().dtype(at::kFloat)) : Tensor();
   std::vector<float> losses(static_cast<size_t>(rows));
 
-  const int64_t step = chunk_rows(chunk, rows, vocab);
+  const int64_t step = loss_chunk_rows(chunk, rows, vocab);
   auto logits = at::empty({step, vocab}, x_MD.options().dtype(compute));
   for (int64_t begin = 0; begin < rows; begin += step) {
     const int64_t count = std::min(step, rows - begin);

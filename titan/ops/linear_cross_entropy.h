@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "titan/ops/tensor_axis.h"
+
 namespace titan {
 
 /// Label of a position that does not count.
@@ -17,5 +19,18 @@ inline constexpr int64_t kIgnoreLabel = -100;
 /// normalizer that is not positive.
 at::Tensor linear_cross_entropy(const at::Tensor& x_BTD, const at::Tensor& weight_VD,
                                 const at::Tensor& labels_BT, double normalizer, int64_t chunk = 0);
+
+/// Where this rank's part of the head's weight lies.
+struct VocabularyShard {
+  VocabularyRows rows;
+  const TensorAxis& axis;
+  int64_t chunk = 0;  ///< as above; the same on every rank
+};
+
+/// The same where every rank of an axis holds some rows of the weight: no logits leave a rank. For each row
+/// it gathers three numbers, the largest of a rank's logits, the sum of exp below it, and the label's logit.
+/// The loss is whole and has the same bits on every rank; dX is this rank's summand, dW that of its rows.
+at::Tensor linear_cross_entropy(const at::Tensor& x_BTD, const at::Tensor& weight_VD,
+                                const at::Tensor& labels_BT, double normalizer, const VocabularyShard& shard);
 
 }  // namespace titan

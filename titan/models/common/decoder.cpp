@@ -4,6 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include "titan/models/common/sharding.h"
 #include "titan/ops/autograd.h"
 #include "titan/ops/linear.h"
 #include "titan/ops/linear_cross_entropy.h"
@@ -22,7 +23,7 @@ Decoder::Decoder(const ModelConfig& config)
 at::Tensor Decoder::hidden(const TokenBatch& batch) const {
   SequenceContext context(batch.positions_BT);
   at::Tensor x_BTD = tok_embeddings_->stage.run(
-      [&] { return tok_embeddings_->forward(batch.input_ids_BT, compute_dtype_); });
+      [&] { return tok_embeddings_->leave(tok_embeddings_->forward(batch.input_ids_BT, compute_dtype_)); });
   for (const auto& layer : layers_) {
     const LayerContext at_layer = context.layer(layer->attention().rope(), layer->attention().mask());
     x_BTD = layer->stage.run([&] { return layer->forward(x_BTD, at_layer, recompute_); });
@@ -30,18 +31,22 @@ at::Tensor Decoder::hidden(const TokenBatch& batch) const {
   return x_BTD;
 }
 
+at::Tensor Decoder::head_input(const at::Tensor& x_BTD) const { return norm_->leave(norm_->forward(x_BTD)); }
+
 at::Tensor Decoder::head(const at::Tensor& x_BTD) const {
-  const at::Tensor normed_BTD = norm_->forward(x_BTD);
-  const at::Tensor logits =
-      lm_head_ ? lm_head_->forward(normed_BTD) : linear(normed_BTD, tok_embeddings_->weight.value);
-  return logits.to(at::kFloat);
+  const at::Tensor normed_BTD = head_input(x_BTD);
+  const Parameter& weight = lm_head_ ? lm_head_->weight : tok_embeddings_->weight;
+  const at::Tensor logits = lm_head_ ? lm_head_->forward(normed_BTD) : linear(normed_BTD, weight.value);
+  return gather_columns(logits.to(at::kFloat), weight.shape[0], tensor_axis_);
 }
 
 at::Tensor Decoder::head_loss(const at::Tensor& x_BTD, const at::Tensor& labels_BT, double normalizer) const {
   // The fused operator stands for a plain head only; one that a user put in its place runs as it is.
   if (!lm_head_ || (typeid(*lm_head_) == typeid(Linear) && !lm_head_->bias.value.defined())) {
     const Parameter& weight = lm_head_ ? lm_head_->weight : tok_embeddings_->weight;
-    return linear_cross_entropy(norm_->forward(x_BTD), weight.value, labels_BT, normalizer);
+    const VocabularyRows rows{weight.value_block.offset[0], weight.shape[0]};
+    return linear_cross_entropy(head_input(x_BTD), weight.value, labels_BT, normalizer,
+                                {.rows = rows, .axis = tensor_axis_});
   }
   const at::Tensor logits = head(x_BTD);
   return at::cross_entropy_loss(logits.flatten(0, 1), labels_BT.flatten(), {}, at::Reduction::Sum,
@@ -57,6 +62,10 @@ at::Tensor Decoder::loss(const TokenBatch& batch, double normalizer) const {
 at::Tensor Decoder::logits(const TokenBatch& batch) const {
   const at::Tensor x_BTD = hidden(batch);
   return norm_->stage.run([&] { return head(x_BTD); });
+}
+
+ShardingSpec Decoder::tensor_sharding(bool sequence_parallel) const {
+  return decoder_sharding(*this, sequence_parallel);
 }
 
 std::vector<ShardingUnit> Decoder::sharding_units() {

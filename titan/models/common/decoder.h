@@ -18,6 +18,8 @@ class Decoder : public LanguageModel {
   std::unique_ptr<KVCache> make_cache(int64_t batch_size, int64_t capacity) const override;
   at::Tensor next_logits(const at::Tensor& ids_BT, KVCache& cache) const override;
   std::vector<ShardingUnit> sharding_units() override;
+  ShardingSpec tensor_sharding(bool sequence_parallel) const override;
+  void set_tensor_axis(TensorAxis axis) override { tensor_axis_ = std::move(axis); }
   void set_compute_dtype(at::ScalarType dtype) override { compute_dtype_ = dtype; }
   void set_recompute(Recompute recompute) override { recompute_ = recompute; }
 
@@ -28,6 +30,10 @@ class Decoder : public LanguageModel {
   at::Tensor head(const at::Tensor& x_BTD) const;
   at::Tensor head_loss(const at::Tensor& x_BTD, const at::Tensor& labels_BT, double normalizer) const;
 
+  /// The final norm of x, as the head takes it: all tokens on every rank.
+  at::Tensor head_input(const at::Tensor& x_BTD) const;
+
+  TensorAxis tensor_axis_;
   at::ScalarType compute_dtype_ = at::kFloat;
   Recompute recompute_ = Recompute::none;
   std::shared_ptr<Embedding> tok_embeddings_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "titan/distributed/fsdp.h"
+#include "titan/distributed/tensor_parallel.h"
 #include "titan/models/common/model_config.h"
 #include "titan/nn/hf_name.h"
 #include "titan/nn/module.h"
@@ -58,6 +59,13 @@ class LanguageModel : public Module {
   /// Which modules' weights are used together, in the order of a forward pass. A tied table and the head are
   /// one unit.
   virtual std::vector<ShardingUnit> sharding_units() = 0;
+
+  /// How its modules lie on the tensor-parallel axis; with `sequence_parallel` activations outside attention,
+  /// feed-forward and head are cut along the tokens. ConfigError naming a parameter that no rule places.
+  virtual ShardingSpec tensor_sharding(bool sequence_parallel) const = 0;
+
+  /// The ranks over which tensor_parallel() has cut the model, for the operators that communicate.
+  virtual void set_tensor_axis(TensorAxis axis) = 0;
 
   /// Hugging Face's name of every parameter.
   virtual std::vector<HfName> hf_names() const = 0;

@@ -34,30 +34,44 @@ at::Tensor TransformerBlock::decode(const at::Tensor& x_BTD, const LayerContext&
   return run(x_BTD, context, &slot);
 }
 
+Heads TransformerBlock::project(const at::Tensor& normed, const LayerContext& context) const {
+  return attention_->project(attention_->enter(normed), context);
+}
+
+at::Tensor TransformerBlock::attend(const Heads& heads, const LayerContext& context,
+                                    const CacheSlot* slot) const {
+  return attention_->leave(attention_->output(attention_->attend(heads, context, slot)));
+}
+
+at::Tensor TransformerBlock::hidden(const at::Tensor& normed) const {
+  return feed_forward_->hidden(feed_forward_->enter(normed));
+}
+
+at::Tensor TransformerBlock::output(const at::Tensor& hidden) const {
+  return feed_forward_->leave(feed_forward_->output(hidden));
+}
+
 at::Tensor TransformerBlock::run(const at::Tensor& x_BTD, const LayerContext& context,
                                  const CacheSlot* slot) const {
-  const Heads heads = attention_->project(attention_norm_->forward(x_BTD), context);
-  const at::Tensor attended = attention_->output(attention_->attend(heads, context, slot));
-  const auto [h_BTD, normed] = ffn_norm_->add_and_norm(x_BTD, attended);
-  return h_BTD + feed_forward_->output(feed_forward_->hidden(normed));
+  const Heads heads = project(attention_norm_->forward(x_BTD), context);
+  const auto [h_BTD, normed] = ffn_norm_->add_and_norm(x_BTD, attend(heads, context, slot));
+  return h_BTD + output(hidden(normed));
 }
 
 // Between the segments lie what attention needs (its operands and output) and the input of the wide matmul
 // w2; the segments themselves (norms, RoPE, SwiGLU and the matmuls w1, w3, wq, wk, wv) run again in the
 // backward.
 at::Tensor TransformerBlock::run_in_segments(const at::Tensor& x_BTD, const LayerContext& context) const {
-  const auto project = [this, context](const std::vector<at::Tensor>& in) {
-    const Heads heads = attention_->project(attention_norm_->forward(in[0]), context);
+  const auto project_again = [this, context](const std::vector<at::Tensor>& in) {
+    const Heads heads = project(attention_norm_->forward(in[0]), context);
     return std::vector<at::Tensor>{heads.q_BTNH, heads.k_BTKH, heads.v_BTKH};
   };
-  const std::vector<at::Tensor> qkv = checkpoint("Attention.project", project, {x_BTD});
-  const at::Tensor h_BTD =
-      x_BTD + attention_->output(attention_->attend({qkv[0], qkv[1], qkv[2]}, context, nullptr));
-  const at::Tensor hidden = checkpoint(
-      "FeedForward.hidden",
-      [this](const std::vector<at::Tensor>& in) { return feed_forward_->hidden(ffn_norm_->forward(in[0])); },
-      {h_BTD});
-  return h_BTD + feed_forward_->output(hidden);
+  const std::vector<at::Tensor> qkv = checkpoint("Attention.project", project_again, {x_BTD});
+  const at::Tensor h_BTD = x_BTD + attend({qkv[0], qkv[1], qkv[2]}, context, nullptr);
+  const auto hidden_again = [this](const std::vector<at::Tensor>& in) {
+    return hidden(ffn_norm_->forward(in[0]));
+  };
+  return h_BTD + output(checkpoint("FeedForward.hidden", hidden_again, {h_BTD}));
 }
 
 template <>

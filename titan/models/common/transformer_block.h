@@ -24,6 +24,12 @@ class TransformerBlock : public Module {
   at::Tensor run(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot* slot) const;
   at::Tensor run_in_segments(const at::Tensor& x_BTD, const LayerContext& context) const;
 
+  // The stages of attention and feed-forward with the changes of layout around them.
+  Heads project(const at::Tensor& normed, const LayerContext& context) const;
+  at::Tensor attend(const Heads& heads, const LayerContext& context, const CacheSlot* slot) const;
+  at::Tensor hidden(const at::Tensor& normed) const;
+  at::Tensor output(const at::Tensor& hidden) const;
+
   std::shared_ptr<RMSNorm> attention_norm_;
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<RMSNorm> ffn_norm_;

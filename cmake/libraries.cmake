@@ -32,7 +32,9 @@ file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS ${core_globs} ${CMAKE_SOURCE_DI
 file(GLOB_RECURSE torch_sources CONFIGURE_DEPENDS ${torch_globs} ${CMAKE_SOURCE_DIR}/apps/titan/torch_commands/*.cpp)
 # Torch-free files of torch layers beside their *_config.cpp: what `titan config` counts, compares and checks.
 list(APPEND config_sources
+  ${CMAKE_SOURCE_DIR}/titan/distributed/mesh.cpp
   ${CMAKE_SOURCE_DIR}/titan/models/families.cpp
+  ${CMAKE_SOURCE_DIR}/titan/models/common/check_tensor_parallel.cpp
   ${CMAKE_SOURCE_DIR}/titan/models/common/model_size.cpp
   ${CMAKE_SOURCE_DIR}/titan/train/check_assets.cpp)
 list(APPEND core_sources ${config_sources})
@@ -73,6 +75,9 @@ if(torch_sources)
     target_link_libraries(titan PUBLIC titan_core)
   endif()
   set_target_properties(titan PROPERTIES INSTALL_RPATH "$ORIGIN;${titan_torch_rpath}")
+  # torch has the code of Gloo but not its headers.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/distributed/gloo_group.cpp PROPERTIES
+    COMPILE_DEFINITIONS USE_C10D_GLOO INCLUDE_DIRECTORIES ${TITAN_GLOO_INCLUDE})
   if(TITAN_UNITY)
     set_target_properties(titan PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(TITAN_PCH)

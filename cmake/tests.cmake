@@ -57,7 +57,17 @@ function(titan_script_test name seconds processors)
     ENVIRONMENT "${titan_test_environment};PYTHONDONTWRITEBYTECODE=1")
 endfunction()
 
-foreach(kind IN ITEMS cli oracle)
+# Programs that the scripts of tests/ranks start once a rank.
+file(GLOB rank_programs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_main.cpp)
+foreach(source IN LISTS rank_programs)
+  get_filename_component(name ${source} NAME)
+  string(REGEX REPLACE "_main\\.cpp$" "" name ranks_${name})
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE titan)
+  target_compile_options(${name} PRIVATE ${titan_warnings})
+endforeach()
+
+foreach(kind IN ITEMS cli oracle ranks)
   file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${kind}/*_test.py)
   foreach(script IN LISTS scripts)
     get_filename_component(name ${script} NAME)

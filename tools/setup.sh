@@ -22,7 +22,7 @@ fail() {
 }
 
 headers="pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev zlib.h:zlib1g-dev zstd.h:libzstd-dev
-  nlohmann/json.hpp:nlohmann-json3-dev doctest/doctest.h:doctest-dev"
+  nlohmann/json.hpp:nlohmann-json3-dev gloo/config.h:libgloo-dev doctest/doctest.h:doctest-dev"
 
 has_headers() {
   for header; do echo "#include <$header>"; done |

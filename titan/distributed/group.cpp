@@ -29,6 +29,10 @@ void check_chunks(const std::vector<at::Tensor>& wholes, const std::vector<at::T
   }
 }
 
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 }  // namespace
 
 void Pending::wait() {
@@ -42,11 +46,14 @@ Group::Group(std::string name, std::vector<int64_t> ranks, int64_t index)
   check(index >= 0 && index < size(), "a process is a member of its group");
 }
 
-Pending Group::timed(Pending pending) {
+Pending Group::timed(const std::function<Pending()>& start) {
+  const auto begin = std::chrono::steady_clock::now();
+  Pending pending = start();
+  counters_.seconds += seconds_since(begin);
   return Pending([this, pending = std::move(pending)]() mutable {
-    const auto start = std::chrono::steady_clock::now();
+    const auto wait_begin = std::chrono::steady_clock::now();
     pending.wait();
-    counters_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    counters_.seconds += seconds_since(wait_begin);
   });
 }
 
@@ -54,7 +61,7 @@ Pending Group::all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> 
   check_chunks(outs, ins, size(), index_);
   ++counters_.all_gathers;
   counters_.all_gather_bytes += total_bytes(outs) - total_bytes(ins);
-  return timed(start_all_gather(std::move(outs), std::move(ins)));
+  return timed([&] { return start_all_gather(std::move(outs), std::move(ins)); });
 }
 
 Pending Group::reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins, bool accumulate) {
@@ -63,30 +70,30 @@ Pending Group::reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tens
   for (size_t i = 0; i < ins.size(); ++i) {
     counters_.reduce_scatter_bytes += (ins[i].numel() - outs[i].numel()) * ins[i].element_size();
   }
-  return timed(start_reduce_scatter(std::move(outs), std::move(ins), accumulate));
+  return timed([&] { return start_reduce_scatter(std::move(outs), std::move(ins), accumulate); });
 }
 
 Pending Group::all_reduce(at::Tensor tensor, ReduceOp op) {
   check(tensor.is_contiguous(), "tensors of a collective are contiguous");
   ++counters_.all_reduces;
   counters_.all_reduce_bytes += static_cast<int64_t>(tensor.nbytes());
-  return timed(start_all_reduce(std::move(tensor), op));
+  return timed([&] { return start_all_reduce(std::move(tensor), op); });
 }
 
 void Group::broadcast(at::Tensor tensor, int64_t root) {
   check(tensor.is_contiguous() && root >= 0 && root < size(), "a broadcast has a root and a dense tensor");
-  timed(Pending([&] { run_broadcast(tensor, root); })).wait();
+  timed([&] { return run_broadcast(tensor, root), Pending(); });
 }
 
 void Group::gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) {
   check(root >= 0 && root < size() && in.is_contiguous(), "a gather has a root and a dense tensor");
   check((index_ == root) == out.defined(), "the root of a gather, and only it, gives room for the whole");
   check(in.size(0) == chunk_of(rows, size(), index_).count, "a chunk has its share of the rows");
-  timed(Pending([&] { run_gather(out, in, rows, root); })).wait();
+  timed([&] { return run_gather(out, in, rows, root), Pending(); });
 }
 
 void Group::barrier() {
-  timed(Pending([this] { run_barrier(); })).wait();
+  timed([this] { return run_barrier(), Pending(); });
 }
 
 }  // namespace titan

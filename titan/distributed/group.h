@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -76,6 +77,9 @@ class Group {
   /// Returns when every member has called it.
   void barrier();
 
+  /// From now on a collective fails after that long.
+  virtual void set_timeout(std::chrono::milliseconds) {}
+
   const GroupCounters& counters() const { return counters_; }
 
  private:
@@ -87,7 +91,7 @@ class Group {
   virtual void run_gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) = 0;
   virtual void run_barrier() = 0;
 
-  Pending timed(Pending pending);
+  Pending timed(const std::function<Pending()>& start);
 
   std::string name_;
   std::vector<int64_t> ranks_;

@@ -15,48 +15,49 @@ namespace titan {
 
 namespace {
 
-constexpr int64_t kRanks = 3, kBatch = 2, kTokensOfRank = 5, kTokens = kRanks * kTokensOfRank, kWidth = 7;
+constexpr int64_t kGroupRanks = 3, kBatchRows = 2, kRankTokens = 5, kRowTokens = kGroupRanks * kRankTokens,
+                  kWidth = 7;
 
-at::Tensor chunk(const at::Tensor& whole, int64_t rank) {
-  return whole.narrow(1, rank * kTokensOfRank, kTokensOfRank).contiguous();
+at::Tensor tokens_of(const at::Tensor& whole, int64_t rank) {
+  return whole.narrow(1, rank * kRankTokens, kRankTokens).contiguous();
 }
 
 at::Tensor whole_of(int64_t rank, unsigned seed, at::ScalarType dtype) {
-  return normal({kBatch, kTokens, kWidth}, seed + static_cast<unsigned>(rank), dtype);
+  return normal({kBatchRows, kRowTokens, kWidth}, seed + static_cast<unsigned>(rank), dtype);
 }
 
 /// Summed in float32 in rank order, then rounded.
 at::Tensor sum_of(unsigned seed, at::ScalarType dtype) {
   at::Tensor sum = whole_of(0, seed, dtype).to(at::kFloat);
-  for (int64_t rank = 1; rank < kRanks; ++rank) sum = sum + whole_of(rank, seed, dtype).to(at::kFloat);
+  for (int64_t rank = 1; rank < kGroupRanks; ++rank) sum = sum + whole_of(rank, seed, dtype).to(at::kFloat);
   return sum.to(dtype);
 }
 
-struct Change {
+struct LayoutCase {
   LayoutChange layouts;
   /// What a rank puts in and what it ought to get; forward and backward.
   std::function<at::Tensor(int64_t rank)> input, output, grad_output, grad_input;
 };
 
-std::vector<Change> table(at::ScalarType dtype) {
+std::vector<LayoutCase> layout_table(at::ScalarType dtype) {
   const auto whole = [dtype](int64_t) { return whole_of(0, 10, dtype); };
-  const auto part = [dtype](int64_t rank) { return chunk(whole_of(0, 10, dtype), rank); };
+  const auto part = [dtype](int64_t rank) { return tokens_of(whole_of(0, 10, dtype), rank); };
   const auto summand = [dtype](int64_t rank) { return whole_of(rank, 20, dtype); };
   const auto sum = [dtype](int64_t) { return sum_of(20, dtype); };
-  const auto part_of_sum = [dtype](int64_t rank) { return chunk(sum_of(20, dtype), rank); };
+  const auto part_of_sum = [dtype](int64_t rank) { return tokens_of(sum_of(20, dtype), rank); };
   return {{{Layout::sequence, Layout::replicate}, part, whole, summand, part_of_sum},
           {{Layout::replicate, Layout::replicate}, whole, whole, summand, sum},
           {{Layout::partial, Layout::sequence}, summand, part_of_sum, part, whole},
           {{Layout::partial, Layout::replicate}, summand, sum, whole, whole}};
 }
 
-struct Moved {
+struct MovedTensors {
   at::Tensor output, grad;
 };
 
-std::vector<Moved> move_on_ranks(const Change& change) {
-  std::vector<Moved> moved(kRanks);
-  tests::run_ranks(kRanks, [&](Group& group) {
+std::vector<MovedTensors> move_on_ranks(const LayoutCase& change) {
+  std::vector<MovedTensors> moved(kGroupRanks);
+  tests::run_ranks(kGroupRanks, [&](Group& group) {
     const int64_t rank = group.index();
     const at::Tensor x = change.input(rank).requires_grad_();
     const at::Tensor y = redistribute(x, change.layouts, group);
@@ -71,12 +72,12 @@ std::vector<Moved> move_on_ranks(const Change& change) {
 
 TEST_CASE("each change of layout and its backward move what the table says") {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    for (const Change& change : table(dtype)) {
+    for (const LayoutCase& change : layout_table(dtype)) {
       INFO(format("{} -> {} in {}", static_cast<int>(change.layouts.from),
                   static_cast<int>(change.layouts.to), c10::toString(dtype)));
       const auto moved = move_on_ranks(change);
-      for (int64_t rank = 0; rank < kRanks; ++rank) {
-        const Moved& at_rank = moved[static_cast<size_t>(rank)];
+      for (int64_t rank = 0; rank < kGroupRanks; ++rank) {
+        const MovedTensors& at_rank = moved[static_cast<size_t>(rank)];
         CHECK(at_rank.output.equal(change.output(rank)));
         CHECK(at_rank.grad.equal(change.grad_input(rank)));
         CHECK((at_rank.output.scalar_type() == dtype));

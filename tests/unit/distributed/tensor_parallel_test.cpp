@@ -22,7 +22,7 @@ class TwoLinears final : public Module {
   std::shared_ptr<Linear> a, b;
 };
 
-void cut(Module& model, const ShardingSpec& spec) {
+void cut_on_ranks(Module& model, const ShardingSpec& spec) {
   tests::run_ranks(4, [&](Group& group) {
     if (group.index() == 0) tensor_parallel(model, spec, group);
   });
@@ -50,15 +50,15 @@ TEST_CASE("weights are cut along their dimension into chunks of which the last i
 
 TEST_CASE("a spec that does not fit the model names what is missing") {
   TwoLinears model;
-  CHECK_THROWS_WITH_AS(cut(model, {{.module = "c"}}), "tensor parallel: the model has no module c",
+  CHECK_THROWS_WITH_AS(cut_on_ranks(model, {{.module = "c"}}), "tensor parallel: the model has no module c",
                        ValueError);
-  CHECK_THROWS_WITH_AS(cut(model, {{.module = "a", .parameters = {{"scale", {}}}}}),
+  CHECK_THROWS_WITH_AS(cut_on_ranks(model, {{.module = "a", .parameters = {{"scale", {}}}}}),
                        "tensor parallel: the module a has no parameter scale", ValueError);
-  CHECK_THROWS_WITH_AS(cut(model, {{.module = "a", .parameters = {{"weight", {.dim = 2}}}}}),
+  CHECK_THROWS_WITH_AS(cut_on_ranks(model, {{.module = "a", .parameters = {{"weight", {.dim = 2}}}}}),
                        "tensor parallel: a.weight has 2 dimensions; there is no dimension 2 to cut",
                        ValueError);
   CHECK_THROWS_WITH_AS(
-      cut(model, {{.module = "a", .parameters = {{"weight", {.dim = 1}}}}}),
+      cut_on_ranks(model, {{.module = "a", .parameters = {{"weight", {.dim = 1}}}}}),
       "tensor parallel: the 3 entries of a.weight along dimension 1 do not reach for 4 ranks", ValueError);
 }
 

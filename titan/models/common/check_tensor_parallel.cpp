@@ -22,14 +22,16 @@ std::string common_divisors(int64_t a, int64_t b) {
 }
 
 void check_heads(const AttentionConfig& attention, const std::string& field, int64_t tp) {
-  const auto require_divisible = [&](const char* name, const char* what, int64_t heads) {
-    if (heads % tp == 0) return;
+  const auto refuse = [&](const char* name, int64_t heads, const std::string& what) {
     throw ConfigError(
         "{} is {}, but model_spec.model.{}.{} is {}: every rank needs the same number of {}. It can be {}",
         kDegree, tp, field, name, heads, what, common_divisors(attention.n_heads, attention.n_kv_heads));
   };
-  require_divisible("n_heads", "query heads", attention.n_heads);
-  require_divisible("n_kv_heads", "key and value heads (they are not repeated)", attention.n_kv_heads);
+  if (attention.n_heads % tp != 0) refuse("n_heads", attention.n_heads, "query heads");
+  if (attention.n_kv_heads % tp != 0) {
+    refuse("n_kv_heads", attention.n_kv_heads,
+           format("key and value heads (they are not repeated), and n_heads is {}", attention.n_heads));
+  }
 }
 
 /// Chunks are ceil(size / tp) long, so the last ranks may be left with nothing.
@@ -42,13 +44,13 @@ void check_reaches(int64_t size, const std::string& field, int64_t tp) {
 }
 
 /// Only titan's own Linear knows that one rank alone adds the bias.
-void check_row_bias(const Poly<LinearConfig>& linear, const std::string& field) {
+void check_row_bias(const Poly<LinearConfig>& linear, const std::string& field, int64_t tp) {
   if (!linear->bias || same_type(*linear.node().type, node_type<LinearConfig>)) return;
   throw ConfigError(
-      "{}: model_spec.model.{} is {}, a Linear of your own with a bias, which every rank would add once "
-      "more; set "
-      "its bias to false, take LinearConfig, or set the degree to 1",
-      kDegree, field, type_name(*linear.node().type));
+      "{} is {}, but model_spec.model.{} is {}, a Linear of your own with a bias, which every rank would add "
+      "once "
+      "more; set its bias to false, take LinearConfig, or set the degree to 1",
+      kDegree, tp, field, type_name(*linear.node().type));
 }
 
 }  // namespace
@@ -79,9 +81,9 @@ void check_tensor_parallel(const ModelConfig& model, int64_t tp, bool sequence_p
           tp, field);
     }
     check_heads(*layer.attention, field + ".attention", tp);
-    check_row_bias(layer.attention->wo, field + ".attention.wo");
+    check_row_bias(layer.attention->wo, field + ".attention.wo", tp);
     check_reaches(layer.feed_forward->w1->out_features, field + ".feed_forward.w1.out_features", tp);
-    check_row_bias(layer.feed_forward->w2, field + ".feed_forward.w2");
+    check_row_bias(layer.feed_forward->w2, field + ".feed_forward.w2", tp);
   }
 }
 

@@ -53,7 +53,7 @@ struct FullyShardedModel::Impl {
   std::vector<Unit> units;
   std::vector<Use> uses;
   std::vector<size_t> order;  ///< uses of this pass as they came
-  bool in_training_pass = false, last_micro_batch = true;
+  bool backward_began = false, last_micro_batch = true;
   FsdpUnit* reducing = nullptr;            ///< whose whole gradients are being summed
   std::vector<Pending> replica_sums = {};  ///< all-reduces under way
 };
@@ -61,7 +61,7 @@ struct FullyShardedModel::Impl {
 FullyShardedModel::Impl::Impl(const std::vector<ShardingUnit>& sharding_units, Group& shards, Group& replicas,
                               const FsdpOptions& chosen)
     : options(chosen), replicate_group(replicas) {
-  std::set<const Parameter*> seen;
+  std::set<const void*> seen;
   for (const ShardingUnit& unit : sharding_units) {
     for (const Module* module : unit.modules) {
       for (const auto& [name, parameter] : module->named_parameters()) {
@@ -70,7 +70,8 @@ FullyShardedModel::Impl::Impl(const std::vector<ShardingUnit>& sharding_units, G
     }
     check(!unit.stages.empty(), "a unit is used by a stage at least");
     for (ForwardStage* stage : unit.stages) {
-      check(!stage->before && !stage->after, "a stage belongs to one unit of one sharded model");
+      check(seen.insert(stage).second && !stage->before && !stage->after,
+            "a stage belongs to one unit of one sharded model");
       uses.push_back({.unit = units.size(),
                       .stage = stage,
                       .first = stage == unit.stages.front(),
@@ -94,7 +95,6 @@ void FullyShardedModel::Impl::before(size_t place) {
   if (use.entered) end_pass();  // of a forward without gradients, or one that was given up
   use.entered = true;
   order.push_back(place);
-  in_training_pass = in_training_pass || at::GradMode::is_enabled();
   gather_for(units[use.unit]);
   const bool prefetch_next = options.prefetch && use.first && use.unit + 1 < units.size();
   units[use.unit].entered = true;
@@ -126,6 +126,7 @@ at::Tensor FullyShardedModel::Impl::after(size_t place, const at::Tensor& output
 void FullyShardedModel::Impl::before_backward(size_t place) {
   const auto here = std::ranges::find(order, place);
   check(here != order.end(), "a backward pass follows its own forward pass");
+  backward_began = true;
   for (auto later = order.rbegin(); later.base() - 1 != here; ++later) {
     if (uses[*later].first) leave(units[uses[*later].unit]);
   }
@@ -158,7 +159,7 @@ void FullyShardedModel::Impl::finish_reduction() {
 }
 
 void FullyShardedModel::Impl::finish_backward() {
-  if (in_training_pass) {
+  if (backward_began) {
     for (auto unit = units.rbegin(); unit != units.rend(); ++unit) leave(*unit);
     finish_reduction();
     for (Pending& sum : replica_sums) sum.wait();
@@ -179,7 +180,7 @@ void FullyShardedModel::Impl::end_pass() {
   }
   for (Use& use : uses) use.entered = use.recorded = false;
   order.clear();
-  in_training_pass = false;
+  backward_began = false;
 }
 
 FullyShardedModel::FullyShardedModel(std::vector<ShardingUnit> units, Group& shard_group,

@@ -26,18 +26,26 @@ struct ProfilerConfig {
   void describe(Fields& f) {
     f("enable_profiling", enable_profiling, "Write traces", Status::refused);
     f("save_traces_folder", save_traces_folder, "Folder of the traces, under dump_folder", Status::refused);
-    f("profile_freq", profile_freq, "Steps between traces", Status::refused);
+    f("profile_freq", profile_freq, "Steps from one trace to the next: waiting, warm-up and active ones",
+      Status::refused);
     f("profiler_warmup", profiler_warmup, "Steps of warm-up before a trace", Status::refused);
     f("profiler_active", profiler_active, "Steps in a trace", Status::refused);
-    f("profiler_repeat", profiler_repeat, "Number of traces", Status::refused);
-    f("profiler_skip_first", profiler_skip_first, "Cycles skipped at the start", Status::refused);
-    f("profiler_skip_first_wait", profiler_skip_first_wait, "Skip the first cycle's wait", Status::refused);
-    f("enable_memory_snapshot", enable_memory_snapshot, "Write memory snapshots", Status::refused);
+    f("profiler_repeat", profiler_repeat, "Number of traces; none or 0: as many as the run has",
+      Status::refused);
+    f("profiler_skip_first", profiler_skip_first, "Steps at the start that belong to no cycle",
+      Status::refused);
+    f("profiler_skip_first_wait", profiler_skip_first_wait, "Not 0: the first cycle begins with its warm-up",
+      Status::refused);
+    f("enable_memory_snapshot", enable_memory_snapshot,
+      "Write memory snapshots: the history of CUDA's allocator, which no other device has", Status::refused);
     f("memory_snapshot_freq", memory_snapshot_freq, "Steps between snapshots", Status::refused);
     f("save_memory_snapshot_folder", save_memory_snapshot_folder,
       "Folder of the snapshots, under dump_folder", Status::refused);
     f("memory_snapshot_max_entries", memory_snapshot_max_entries, "Events a snapshot holds", Status::refused);
   }
+
+  /// ConfigError naming the fields where, with profiling on, they make no schedule.
+  void validate() const;
 };
 
 }  // namespace titan

@@ -166,7 +166,7 @@ TEST_CASE("ranks save together and a run of another layout goes on from there") 
   CHECK(right == 6);
 }
 
-TEST_CASE("only the rank that writes touches the checkpoint folder, and its failure ends all") {
+TEST_CASE("a checkpoint folder that cannot be written ends all ranks") {
   const ScratchFolder folder;
   write_file_atomic(folder / "dump", "a file where a folder should be");
   std::atomic<int64_t> ended = 0;
@@ -195,7 +195,8 @@ TEST_CASE("a rank that cannot read its weights ends all ranks with its message")
   CHECK(ended == 4);
 }
 
-TEST_CASE("ranks that see different steps of the run are told so") {
+TEST_CASE(
+    "ranks that see different steps of the run are told so, and only the one that writes makes folders") {
   const ScratchFolder folder;
   hf_export(numbered_model(false), folder / "dump" / "checkpoint" / "step-4");
   std::atomic<int64_t> ended = 0;
@@ -208,4 +209,5 @@ TEST_CASE("ranks that see different steps of the run are told so") {
     if (contains(error_of([&] { manager.load(part); }), "see different steps")) ++ended;
   });
   CHECK(ended == 3);
+  CHECK_FALSE(std::filesystem::exists(folder / "other"));
 }

@@ -14,12 +14,14 @@ extern "C" {
 // libtitan_core.so
 int config_command(std::span<const std::string> args);
 int tokenize_command(std::span<const std::string> args);
+int torchrun_command(std::span<const std::string> args);
 int version_command(std::span<const std::string> args);
 
 // libtitan.so
 int batches_command(std::span<const std::string> args);
 int forward_command(std::span<const std::string> args);
 int generate_command(std::span<const std::string> args);
+int store_command(std::span<const std::string> args);
 int train_command(std::span<const std::string> args);
 
 /// Runs a command and turns its errors into one message on stderr and an exit code: 2 for a ConfigError, 1

@@ -26,11 +26,14 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"train", kTorchLibrary, "Train a model: --module M --config C [--section.field value ...]"},
+    Command{"torchrun", kCoreLibrary,
+            "Start the workers of a job: torchrun's flags, then -m titan.train ..."},
     Command{"config", kCoreLibrary, "Print the configuration that `train` would use, or its --summary"},
     Command{"forward", kTorchLibrary, "Logits, loss and gradients of a checkpoint on given tokens"},
     Command{"generate", kTorchLibrary, "Continue a prompt with a Hugging Face checkpoint"},
     Command{"batches", kTorchLibrary, "Write the rows that `train` would train on"},
     Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
+    Command{"store", kTorchLibrary, "Serve the c10d store of a job (torchrun starts it)"},
     Command{"version", kCoreLibrary, "Versions and paths of titan, its compiler and torch [--json]"},
 };
 
@@ -85,7 +88,8 @@ int main(int argc, char** argv) {
     return find<decltype(titan::unknown_command)>(open_library(kCoreLibrary), "unknown_command")(args[0],
                                                                                                  names);
   }
-  limit_spinning();  // libgomp reads it when it is loaded
+  // libgomp reads it when it is loaded; workers of torchrun decide for themselves.
+  if (command->library == kTorchLibrary) limit_spinning();
   void* library = open_library(command->library);
   auto* function = find<titan::CommandFunction>(library, args[0] + "_command");
   auto* run = find<decltype(titan::run_command)>(library, "run_command");

@@ -4,12 +4,14 @@
 #include <ATen/ops/from_blob.h>
 
 #include <cstring>
+#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <type_traits>
 #include <utility>
 
 #include "titan/base/error.h"
 #include "titan/distributed/ordered_sum.h"
+#include "titan/distributed/quiet_c10d.h"
 #include "titan/distributed/shared_memory.h"
 #include "titan/distributed/tensor_streams.h"
 #include "titan/nn/placement.h"
@@ -20,7 +22,9 @@ namespace {
 /// Up to this many bytes, all members get all of a tensor and sum it alone; above, each sums its share.
 constexpr int64_t kGatherToSumBytes = int64_t{1} << 20;
 /// How long members that see a failure wait for one another, to find out whose fault it is.
-constexpr std::chrono::milliseconds kRollCall{2000};
+constexpr std::chrono::milliseconds kRollCall{1500};
+/// How often a waiter looks whether another member saw a failure.
+constexpr std::chrono::milliseconds kLookInterval{300};
 
 std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
@@ -89,7 +93,7 @@ class GlooGroup final : public Group {
         guarded(Collective::all_gather, [&] { return gather_buffers(stream_of(ins), length); });
     return Pending([this, work = std::move(work), all = std::move(all), streams = std::move(streams), length,
                     keep = std::pair(std::move(outs), std::move(ins))] {
-      guarded(Collective::all_gather, [&] { work->wait(); });
+      finish(Collective::all_gather, *work);
       for (int64_t r = 0; r < size(); ++r)
         unpack(streams[static_cast<size_t>(r)], bytes_of(all) + r * length);
     });
@@ -130,7 +134,7 @@ class GlooGroup final : public Group {
         guarded(collective, [&] { return gloo_->alltoall_base(arrived, send, received, sent, options); });
     return Pending([this, collective, work = std::move(work), send, arrived, length, parts = std::move(parts),
                     outs = std::move(outs), reductions = std::move(reductions)] {
-      guarded(collective, [&] { work->wait(); });
+      finish(collective, *work);
       sum_arrived(parts[static_cast<size_t>(index())], bytes_of(arrived), length, outs, reductions);
     });
   }
@@ -156,11 +160,9 @@ class GlooGroup final : public Group {
     if (bytes == 0) return {};
     if (bytes * size() <= kGatherToSumBytes) {
       const ByteStream mine = stream_of({tensor});
-      const auto [work, all] = guarded(Collective::all_reduce, [&, this] {
-        auto gathered = gather_buffers(mine, mine.length());
-        gathered.first->wait();
-        return gathered;
-      });
+      const auto [work, all] =
+          guarded(Collective::all_reduce, [&, this] { return gather_buffers(mine, mine.length()); });
+      finish(Collective::all_reduce, *work);
       sum_arrived(mine, bytes_of(all), mine.length(), {bytes_of(tensor)}, {reduction});
       return {};
     }
@@ -178,7 +180,8 @@ class GlooGroup final : public Group {
     c10d::BroadcastOptions options;
     options.rootRank = root;
     options.timeout = timeout_;
-    guarded(Collective::broadcast, [&] { gloo_->broadcast(tensors, options)->wait(); });
+    finish(Collective::broadcast,
+           *guarded(Collective::broadcast, [&] { return gloo_->broadcast(tensors, options); }));
   }
 
   void run_gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) override {
@@ -195,14 +198,31 @@ class GlooGroup final : public Group {
     c10d::GatherOptions options;
     options.rootRank = root;
     options.timeout = timeout_;
-    guarded(Collective::gather, [&] { gloo_->gather(all, own, options)->wait(); });
+    finish(Collective::gather,
+           *guarded(Collective::gather, [&] { return gloo_->gather(all, own, options); }));
     for (size_t r = 0; index() == root && r < streams.size(); ++r) unpack(streams[r], bytes_of(all[0][r]));
   }
 
   void run_barrier() override {
     c10d::BarrierOptions options;
     options.timeout = timeout_;
-    guarded(Collective::barrier, [&] { gloo_->barrier(options)->wait(); });
+    finish(Collective::barrier, *guarded(Collective::barrier, [&] { return gloo_->barrier(options); }));
+  }
+
+  /// Waits for the work, and for word from others that the group has failed: Gloo tells a failure only to
+  /// those that happen to talk to the rank at fault.
+  void finish(Collective collective, c10d::Work& work) {
+    guarded(collective, [&] {
+      while (!work.isCompleted()) {
+        try {
+          work.wait(kLookInterval);
+        } catch (const c10::Error&) {
+          if (work.isCompleted()) throw;
+          if (store_->check({"failed"})) fail(collective, "another member failed");
+        }
+      }
+      work.wait();
+    });
   }
 
   /// run(), with Gloo's errors said in our words. A group that failed once stays so.
@@ -220,8 +240,8 @@ class GlooGroup final : public Group {
 
   [[noreturn]] void fail(Collective collective, const std::string& why) {
     const std::string place = format("{} over group {}", collective_name(collective), name());
-    const std::vector<int64_t> missing = missing_members();
-    const bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+    bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+    const std::vector<int64_t> missing = missing_members(late);
     const bool one = missing.size() == 1;
     if (missing.empty()) {
       failure_ = format("{}: {}", place, why.substr(0, why.find('\n')));
@@ -234,34 +254,26 @@ class GlooGroup final : public Group {
     throw ValueError("{}", failure_);
   }
 
-  /// The members that do not see a failure within a short time.
-  std::vector<int64_t> missing_members() {
-    std::vector<std::string> keys;
-    for (const int64_t rank : ranks()) keys.push_back(format("failed/{}", rank));
+  /// The members that do not learn of the failure within a short time. `late` becomes what the first to fail
+  /// says: whether its time was up.
+  std::vector<int64_t> missing_members(bool& late) {
+    const QuietC10d quiet;
     std::vector<int64_t> missing;
     try {
-      store_->set(keys[static_cast<size_t>(index())], std::vector<uint8_t>{1});
+      late = store_->compareSet("failed", std::string(), std::string(late ? "late" : "gone")) == "late";
+      store_->set(format("failed/{}", index()), std::vector<uint8_t>{1});
       const auto deadline = std::chrono::steady_clock::now() + kRollCall;
-      for (size_t i = 0; i < keys.size(); ++i) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-            deadline - std::chrono::steady_clock::now());
-        if (left.count() > 0 && !wait_for_key(keys[i], left)) missing.push_back(ranks()[i]);
-        if (left.count() <= 0 && !store_->check({keys[i]})) missing.push_back(ranks()[i]);
-      }
+      do {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        missing.clear();
+        for (int64_t r = 0; r < size(); ++r) {
+          if (!store_->check({format("failed/{}", r)})) missing.push_back(ranks()[static_cast<size_t>(r)]);
+        }
+      } while (!missing.empty() && std::chrono::steady_clock::now() < deadline);
     } catch (const c10::Error&) {
-      // The store has gone with the rank that held it.
-      return {};
+      // The store has gone with the rank that held it; what was seen before holds.
     }
     return missing;
-  }
-
-  bool wait_for_key(const std::string& key, std::chrono::milliseconds limit) {
-    try {
-      store_->wait({key}, limit);
-      return true;
-    } catch (const c10::DistStoreError&) {
-      return store_->check({key});
-    }
   }
 
   c10::intrusive_ptr<c10d::Store> store_;

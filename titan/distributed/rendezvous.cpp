@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -17,6 +19,7 @@
 
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
+#include "titan/distributed/quiet_c10d.h"
 #include "titan/distributed/shared_memory.h"
 
 namespace titan {
@@ -26,6 +29,9 @@ using std::chrono::milliseconds;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 constexpr milliseconds kConnectInterval{50};
+constexpr milliseconds kPollInterval{20};
+/// How long rank 0 keeps its store for others that are about to learn of a failure.
+constexpr milliseconds kFailureTimeout{3000};
 /// How long rank 0 keeps its store for ranks that are slow to end.
 constexpr milliseconds kLeaveTimeout{30'000};
 
@@ -75,6 +81,37 @@ void wait_for_port(const Launch& launch, milliseconds timeout) {
       launch.agent_store ? "the launcher there" : "rank 0");
 }
 
+/// A store being opened. Something else at the port may never answer, and TCPStore then waits for ever: the
+/// thread that opens it shares this and is left alone after the timeout.
+struct Opening {
+  std::mutex mutex;
+  std::condition_variable changed;
+  StorePtr store;
+  std::string failure;
+};
+
+std::string open_in_time(const Launch& launch, const c10d::TCPStoreOptions& options, StorePtr& store) {
+  const auto opening = std::make_shared<Opening>();
+  std::thread([opening, host = launch.master_addr, options] {
+    StorePtr opened;
+    std::string failure;
+    try {
+      opened = c10::make_intrusive<c10d::TCPStore>(host, options);
+    } catch (const c10::Error& error) {
+      failure = first_line(error);
+    }
+    const std::lock_guard lock(opening->mutex);
+    opening->store = opened;
+    opening->failure = failure;
+    opening->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(opening->mutex);
+  opening->changed.wait_for(lock, options.timeout,
+                            [&] { return opening->store || !opening->failure.empty(); });
+  store = opening->store;
+  return store || !opening->failure.empty() ? opening->failure : "it does not answer";
+}
+
 StorePtr open_store(const Launch& launch, milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(launch.master_port);
@@ -82,17 +119,17 @@ StorePtr open_store(const Launch& launch, milliseconds timeout) {
   options.waitWorkers = false;
   options.timeout = timeout;
   if (!options.isServer) wait_for_port(launch, timeout);
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(launch.master_addr, options);
-  } catch (const c10::Error& error) {
-    if (options.isServer) {
-      throw ValueError("rank 0 cannot open the rendezvous at {}:{}; is MASTER_PORT in use? ({})",
-                       launch.master_addr, launch.master_port, first_line(error));
-    }
+  StorePtr store;
+  const std::string failure = open_in_time(launch, options, store);
+  if (store) return store;
+  if (options.isServer) {
     throw ValueError(
-        "what answers at {}:{} is no rendezvous of this job; are MASTER_ADDR and MASTER_PORT right? ({})",
-        launch.master_addr, launch.master_port, first_line(error));
+        "rank 0 cannot open the rendezvous at {}:{} ({}); is MASTER_ADDR this machine and MASTER_PORT free?",
+        launch.master_addr, launch.master_port, failure);
   }
+  throw ValueError(
+      "what listens at {}:{} is no rendezvous of this job; are MASTER_ADDR and MASTER_PORT right? ({})",
+      launch.master_addr, launch.master_port, failure);
 }
 
 /// The machine since its start and the processes' view of it.
@@ -117,14 +154,26 @@ struct Rendezvous::Impl {
 
   std::string place() const { return format("{}:{}", launch.master_addr, launch.master_port); }
 
+  bool there(const std::string& key) const { return store->check({key}); }
+
+  std::string text_at(const std::string& key) const {
+    const std::vector<uint8_t> value = store->get(key);
+    return {value.begin(), value.end()};
+  }
+
   void meet(milliseconds timeout) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
     store->set(rank_key(launch.rank), value_of(format("{} {}", launch.group_rank, machine())));
     if (store->add("arrived", 1) == launch.world_size) store->set("everyone", value_of("1"));
-    try {
-      store->wait({"everyone"}, timeout);
-    } catch (const c10::DistStoreError&) {
-      throw ValueError("{} did not arrive within {} at {}", ranks_text(missing()), seconds_of(timeout),
-                       place());
+    // By polling: a wait that times out logs.
+    while (!there("everyone")) {
+      if (std::chrono::steady_clock::now() >= deadline && !there("failure")) {
+        store->set("failure", value_of(format("{} did not arrive within {} at {}", ranks_text(missing()),
+                                              seconds_of(timeout), place())));
+      }
+      // All give the message of the first whose time is up.
+      if (there("failure")) throw ValueError("{}", text_at("failure"));
+      std::this_thread::sleep_for(kPollInterval);
     }
     std::vector<std::string> keys;
     for (int64_t rank = 0; rank < launch.world_size; ++rank) keys.push_back(rank_key(rank));
@@ -140,15 +189,20 @@ struct Rendezvous::Impl {
     return ranks;
   }
 
-  void leave() {
+  /// The rank that holds the store goes last, unless the others take too long.
+  void leave(milliseconds limit) {
     if (launch.agent_store) return;
-    const bool last = store->add("left", 1) == launch.world_size;
-    if (last) store->set("everyone_left", value_of("1"));
-    if (launch.rank == 0 && !last) store->wait({"everyone_left"}, kLeaveTimeout);
+    if (store->add("left", 1) == launch.world_size) store->set("everyone_left", value_of("1"));
+    if (launch.rank != 0) return;
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    while (!there("everyone_left") && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
   }
 };
 
 Rendezvous::Rendezvous(const Launch& launch, milliseconds timeout) : impl_(std::make_unique<Impl>()) {
+  const QuietC10d quiet;
   impl_->launch = launch;
   impl_->store = c10::make_intrusive<c10d::PrefixStore>(
       format("titan/{}/{}", launch.run_id, launch.restart_count), open_store(launch, timeout));
@@ -157,16 +211,20 @@ Rendezvous::Rendezvous(const Launch& launch, milliseconds timeout) : impl_(std::
   } catch (const c10::Error& error) {
     throw ValueError("rank {} lost the rendezvous at {}; has {} ended? ({})", launch.rank, impl_->place(),
                      launch.agent_store ? "the launcher" : "rank 0", first_line(error));
+  } catch (const ValueError&) {
+    leave(kFailureTimeout);
+    throw;
   }
 }
 
-Rendezvous::~Rendezvous() {
-  // A rank that fails does not wait for others.
-  if (std::uncaught_exceptions() > 0) return;
+Rendezvous::~Rendezvous() { leave(std::uncaught_exceptions() == 0 ? kLeaveTimeout : kFailureTimeout); }
+
+void Rendezvous::leave(milliseconds limit) {
+  const QuietC10d quiet;
   try {
-    impl_->leave();
+    impl_->leave(limit);
   } catch (const c10::Error&) {
-    // The store ended first, or a rank did without leaving.
+    // The store ended first.
   }
 }
 

@@ -36,6 +36,8 @@ class Rendezvous {
   bool one_machine() const;
 
  private:
+  void leave(std::chrono::milliseconds limit);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -42,8 +42,9 @@ struct ModuleSharding {
 using ShardingSpec = std::vector<ModuleSharding>;
 
 /// Cuts the parameters that the spec names (value_block and shard_block; before allocate()) and hangs the
-/// layout changes into the modules. Parameters that the spec does not name are replicated. ValueError naming
-/// a module or parameter that the model does not have, or a dimension with too few entries for the ranks.
+/// layout changes into the modules, which borrow the group. Parameters that the spec does not name are
+/// replicated. ValueError naming a module or parameter that the model does not have, or a dimension with too
+/// few entries for the ranks.
 void tensor_parallel(Module& model, const ShardingSpec& spec, Group& group);
 
 /// x [B, T, D] in its new layout, with the backward of the table above; sums run in float32. ValueError when

@@ -15,9 +15,14 @@ struct ValueError : std::runtime_error {
   explicit ValueError(std::string_view fmt, const Args&... args) : std::runtime_error(format(fmt, args...)) {}
 };
 
-/// A mistake in the command line or the configuration. Programs print it and exit with 2.
-struct ConfigError : ValueError {
+/// A fault that every rank of a job meets alike, so that one of them says it for all.
+struct CommonError : ValueError {
   using ValueError::ValueError;
+};
+
+/// A mistake in the command line or the configuration. Programs print it and exit with 2.
+struct ConfigError : CommonError {
+  using CommonError::CommonError;
 };
 
 /// Throws std::logic_error naming `fact` and the place: for facts that hold unless our own code is wrong.

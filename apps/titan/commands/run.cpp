@@ -1,25 +1,55 @@
 #include <cstdio>
+#include <ctime>
 #include <exception>
+#include <fstream>
 #include <iostream>
 
 #include "apps/titan/commands.h"
+#include "titan/base/env.h"
 #include "titan/base/error.h"
+#include "titan/base/json.h"
 #include "titan/base/strings.h"
 
 namespace titan {
 
 namespace {
 
-/// Says what went wrong on stderr, as one message without control characters (names in damaged files may hold
-/// some).
-int fail(std::string_view message, int exit_code) {
+/// The message without control characters (names in damaged files may hold some).
+std::string printable(std::string_view message) {
   // libtorch appends where in its code an error came from; that helps no user.
   message = message.substr(0, message.find("\nException raised from"));
   std::string shown;
   for (const char c : message) {
     if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') shown += c;
   }
-  std::cerr << "titan: error: " << shown << std::endl;
+  return shown;
+}
+
+/// Leaves the message where torchrun and `titan torchrun` look for that of a failed worker. False when nobody
+/// looks, or the file cannot be written.
+bool tell_launcher(const std::string& message) {
+  const auto file = env("TORCHELASTIC_ERROR_FILE");
+  if (!file) return false;
+  Json extra = Json::object();
+  extra.set("py_callstack", "");
+  extra.set("timestamp", std::to_string(std::time(nullptr)));
+  Json inner = Json::object();
+  inner.set("message", message);
+  inner.set("extraInfo", std::move(extra));
+  Json report = Json::object();
+  report.set("message", std::move(inner));
+  std::ofstream out(*file);
+  out << report.dump() << std::flush;
+  return bool(out);
+}
+
+/// Says what went wrong on stderr, and to the launcher. A fault that all ranks meet alike is printed by rank
+/// 0 alone where a launcher repeats the first failing rank's message.
+int fail(std::string_view what, int exit_code, bool common) {
+  const std::string message = printable(what);
+  const bool told = tell_launcher(message);
+  if (told && common && env("RANK").value_or("0") != "0") return exit_code;
+  std::cerr << "titan: error: " << message << std::endl;
   return exit_code;
 }
 
@@ -30,15 +60,17 @@ int run_command(CommandFunction* command, std::span<const std::string> args) {
     const int exit_code = command(args);
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
-      return fail("not everything could be written to standard output", 1);
+      return fail("not everything could be written to standard output", 1, false);
     }
     return exit_code;
   } catch (const ConfigError& error) {
-    return fail(error.what(), 2);
+    return fail(error.what(), 2, true);
+  } catch (const CommonError& error) {
+    return fail(error.what(), 1, true);
   } catch (const std::exception& error) {
-    return fail(error.what(), 1);
+    return fail(error.what(), 1, false);
   } catch (...) {
-    return fail("something was thrown that is no std::exception, by a module's own code", 1);
+    return fail("something was thrown that is no std::exception, by a module's own code", 1, false);
   }
 }
 

@@ -27,15 +27,17 @@ struct CommConfig {
   CommMode mode = CommMode::standard;
 
   void describe(Fields& f) {
-    f("init_timeout_seconds", init_timeout_seconds, "Limit of a collective until the first step is done",
-      Status::refused);
-    f("train_timeout_seconds", train_timeout_seconds, "Limit of a collective after the first step",
-      Status::refused);
+    f("init_timeout_seconds", init_timeout_seconds,
+      "Seconds a rank waits for the others until the first step is done");
+    f("train_timeout_seconds", train_timeout_seconds,
+      "Seconds a rank waits for the others after the first step");
     f("trace_buf_size", trace_buf_size, "Entries of the flight recorder", Status::refused);
     f("save_traces_folder", save_traces_folder, "Folder of its files, under dump_folder", Status::refused);
     f("save_traces_file_prefix", save_traces_file_prefix, "Start of their names", Status::refused);
     f("mode", mode, "How ranks are connected", Status::refused);
   }
+
+  void validate() const;
 };
 
 }  // namespace titan

@@ -10,6 +10,7 @@
 #include "titan/base/json.h"
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
+#include "titan/train/agreement.h"
 
 namespace titan {
 namespace {
@@ -59,6 +60,10 @@ void JsonLinesWriter::add_scalars(int64_t step, std::span<const Scalar> scalars)
 
 MetricsProcessor::MetricsProcessor(const MetricsConfig& config, MetricsContext context)
     : config_(config), context_(std::move(context)), colors_(Colors::make(!config.disable_color_printing)) {
+  check(context_.world != nullptr, "metrics know the ranks");
+  const int64_t rank = context_.world->launch().rank;
+  if (rank != 0 && !config.save_for_all_ranks) return;
+  if (config.save_for_all_ranks) context_.dump_folder /= format("rank_{}", rank);
   if (config.enable_tensorboard) {
     tensorboard_.emplace(context_.dump_folder / config.save_tb_folder / minute_stamp());
     log_info("TensorBoard logging enabled. Logs will be saved at {}",
@@ -78,7 +83,9 @@ void MetricsProcessor::add_batch(double loading_seconds, int64_t num_tokens) {
 void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar> extra) {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - window_start_).count() - excluded_seconds_;
-  const double tps = static_cast<double>(num_tokens_) / seconds;
+  // A device's share, as the reference counts: the ranks of one model part divide the work on their tokens.
+  const double share = static_cast<double>(context_.world->mesh().dims().tp);
+  const double tps = static_cast<double>(num_tokens_) / (seconds * share);
   const double flops = static_cast<double>(context_.flops_per_token) * tps;
   const StepReport report{.step = result.step,
                           .loss = result.avg_loss,
@@ -105,17 +112,50 @@ void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar
   scalars.emplace_back("memory/num_alloc_retries", static_cast<double>(report.memory.num_alloc_retries));
   scalars.emplace_back("memory/num_ooms", static_cast<double>(report.memory.num_ooms));
   scalars.insert(scalars.end(), extra.begin(), extra.end());
-  write(result.step, scalars);
   log_info("{}", step_line(report, colors_));
+  if (context_.world->launch().world_size > 1) add_rank_scalars(scalars, tps, seconds, report.memory);
+  write(result.step, scalars);
 
-  window_start_ = Clock::now();
+  start();
   excluded_seconds_ = loading_seconds_ = 0;
   num_tokens_ = num_batches_ = num_steps_ = 0;
 }
 
+void MetricsProcessor::start() {
+  window_start_ = Clock::now();
+  waited_before_ = context_.world->communication_seconds();
+}
+
+void MetricsProcessor::add_rank_scalars(std::vector<Scalar>& scalars, double tps, double seconds,
+                                        const MemoryStats& memory) {
+  const double waited = context_.world->communication_seconds() - waited_before_;
+  const auto ranks = gather_numbers(*context_.world, {tps, waited, loading_seconds_, memory.max_active_gib});
+  double all_tps = 0, all_waited = 0, most_loading = 0;
+  size_t fullest = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    all_tps += ranks[rank][0];
+    all_waited += ranks[rank][1];
+    most_loading = std::max(most_loading, ranks[rank][2]);
+    if (ranks[rank][3] > ranks[fullest][3]) fullest = rank;
+  }
+  const double steps = static_cast<double>(std::max<int64_t>(num_steps_, 1));
+  const double mean_waited = all_waited / static_cast<double>(ranks.size());
+  scalars.emplace_back("throughput_of_all_ranks(tps)", all_tps);
+  scalars.emplace_back("time_metrics/communication(s)", mean_waited / steps);
+  scalars.emplace_back("time_metrics/communication(%)", 100.0 * mean_waited / seconds);
+  scalars.emplace_back("time_metrics/data_loading_of_slowest_rank(s)", most_loading / steps);
+  scalars.emplace_back("memory/max_active_of_all_ranks(GiB)", ranks[fullest][3]);
+  scalars.emplace_back("memory/rank_with_max_active", static_cast<double>(fullest));
+  if (context_.world->launch().rank != 0) return;
+  log_info("{} ranks: {} tps, waiting for one another {}% of the time; rank {} has the most memory, {}GiB",
+           ranks.size(), fixed_with_commas(all_tps, 0), fixed(100.0 * mean_waited / seconds, 1), fullest,
+           fixed(ranks[fullest][3], 2));
+}
+
 void MetricsProcessor::log_validation(int64_t step, double loss, int64_t num_tokens, double seconds) {
   const MemoryStats memory = peak_memory(context_.device);
-  const double tps = static_cast<double>(num_tokens) / seconds;
+  const double tps =
+      static_cast<double>(num_tokens) / (seconds * static_cast<double>(context_.world->mesh().dims().tp));
   std::vector<Scalar> scalars = {{"validation_metrics/loss", loss},
                                  {"validation_metrics/throughput(tps)", tps}};
   add_memory(scalars, "validation_metrics/", memory);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "titan/distributed/world.h"
 #include "titan/train/device_memory.h"
 #include "titan/train/log_line.h"
 #include "titan/train/metrics_config.h"
@@ -47,20 +48,23 @@ struct MetricsContext {
   DeviceInfo device;
   PeakFlops peak;
   int64_t flops_per_token = 0;  ///< forward and backward
+  /// The ranks whose numbers are brought together.
+  World* world = nullptr;
 };
 
 /// Collects what happens between two log lines and writes it to the log, TensorBoard and the JSON-lines file.
 /// Formulas and tags: torchtitan's `components/metrics.py`.
 class MetricsProcessor {
  public:
-  /// Creates the files that `config` asks for; ValueError when a folder cannot be written.
+  /// Creates the files that `config` asks for, on rank 0 or with save_for_all_ranks on each; ValueError when
+  /// a folder cannot be written.
   MetricsProcessor(const MetricsConfig& config, MetricsContext context);
 
   /// Step 1 and every multiple of metrics.log_freq.
   bool should_log(int64_t step) const;
 
   /// Begins the first window: what was done before the training loop does not count.
-  void start() { window_start_ = Clock::now(); }
+  void start();
 
   /// Notes one micro-batch: the seconds it took to get and its number of tokens.
   void add_batch(double loading_seconds, int64_t num_tokens);
@@ -68,7 +72,8 @@ class MetricsProcessor {
   /// Notes one finished optimizer step of the window.
   void count_step() { ++num_steps_; }
 
-  /// Writes the window that ends now and starts the next. `extra` goes to the files only (learning rates).
+  /// Writes the window that ends now and starts the next; called by all ranks alike. `extra` goes to the
+  /// files only (learning rates).
   void log_step(const StepResult& result, std::span<const Scalar> extra);
 
   /// Writes a validation round that took `seconds` for `num_tokens`; training's window does not count its
@@ -82,6 +87,8 @@ class MetricsProcessor {
   const PeakFlops& peak() const { return context_.peak; }
 
  private:
+  /// What only all ranks together can say of a window: tokens a second of all, waiting, the fullest rank.
+  void add_rank_scalars(std::vector<Scalar>& scalars, double tps, double seconds, const MemoryStats& memory);
   void write(int64_t step, std::span<const Scalar> scalars);
 
   using Clock = std::chrono::steady_clock;
@@ -93,7 +100,7 @@ class MetricsProcessor {
   std::optional<JsonLinesWriter> json_lines_;
 
   Clock::time_point window_start_ = Clock::now();
-  double excluded_seconds_ = 0, loading_seconds_ = 0;
+  double excluded_seconds_ = 0, loading_seconds_ = 0, waited_before_ = 0;
   int64_t num_tokens_ = 0, num_batches_ = 0, num_steps_ = 0;
 };
 

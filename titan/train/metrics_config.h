@@ -23,7 +23,8 @@ struct MetricsConfig {
     f("enable_tensorboard", enable_tensorboard, "Write TensorBoard event files");
     f("disable_color_printing", disable_color_printing, "No colour codes in log lines");
     f("save_tb_folder", save_tb_folder, "Folder of the event files, under dump_folder");
-    f("save_for_all_ranks", save_for_all_ranks, "Write event files on every rank", Status::refused);
+    f("save_for_all_ranks", save_for_all_ranks,
+      "Write the files of every rank, in folders rank_N; else of rank 0 only");
     f("enable_wandb", enable_wandb,
       "Weights & Biases; send it the JSON-lines file of metrics.enable_jsonl instead", Status::refused);
     f("enable_jsonl", enable_jsonl, "Write each report as a line of JSON");

@@ -27,11 +27,13 @@ inline constexpr auto names<SpmdBackend> =
                                        {"full_dtensor", SpmdBackend::full_dtensor},
                                        {"spmd_types", SpmdBackend::spmd_types}});
 
-/// How ranks divide the work. A run on one process needs none of it.
+/// How ranks divide the work.
 struct ParallelismConfig {
   int64_t data_parallel_replicate_degree = 1;
   int64_t data_parallel_shard_degree = -1;
   ReshardAfterForward fsdp_reshard_after_forward = ReshardAfterForward::standard;
+  bool fsdp_prefetch = true;
+  bool fsdp_defer_gradient_reduction = false;
   bool enable_fsdp_symm_mem = false;
   int64_t tensor_parallel_degree = 1;
   bool enable_async_tensor_parallel = false;
@@ -53,17 +55,20 @@ struct ParallelismConfig {
 
   void describe(Fields& f) {
     f("data_parallel_replicate_degree", data_parallel_replicate_degree,
-      "Ranks that hold copies of the weights", Status::refused);
+      "Groups of ranks, each with a copy of the weights");
     f("data_parallel_shard_degree", data_parallel_shard_degree,
       "Ranks that share one copy of the weights; -1: those that are left");
     f("fsdp_reshard_after_forward", fsdp_reshard_after_forward,
-      "Whether whole parameters are freed between forward and backward", Status::refused);
+      "Free gathered weights after forward: default (all but the last group), always, never");
+    f("fsdp_prefetch", fsdp_prefetch, "Gather the next group of weights while one computes");
+    f("fsdp_defer_gradient_reduction", fsdp_defer_gradient_reduction,
+      "Sum gradients over the ranks once a step, not once a micro-batch; keeps whole gradients");
     f("enable_fsdp_symm_mem", enable_fsdp_symm_mem, "NVIDIA symmetric memory", Status::refused);
-    f("tensor_parallel_degree", tensor_parallel_degree, "Ranks that divide each matrix", Status::refused);
+    f("tensor_parallel_degree", tensor_parallel_degree, "Ranks that divide each matrix");
     f("enable_async_tensor_parallel", enable_async_tensor_parallel,
       "Overlap of communication and matrix products", Status::refused);
     f("enable_sequence_parallel", enable_sequence_parallel,
-      "Norms on sequence shards under tensor parallelism", Status::no_meaning);
+      "Norms on sequence shards under tensor parallelism");
     f("spmd_backend", spmd_backend, "The reference's sharding implementation", Status::no_meaning);
     f("pipeline_parallel_degree", pipeline_parallel_degree, "Ranks that divide the layers", Status::refused);
     f("module_fqns_per_model_part", module_fqns_per_model_part,

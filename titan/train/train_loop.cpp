@@ -6,14 +6,22 @@
 
 #include "titan/base/error.h"
 #include "titan/base/log.h"
+#include "titan/distributed/tensor_parallel.h"
 #include "titan/train/hf_model.h"
 #include "titan/train/interrupt.h"
 #include "titan/train/progress.h"
+#include "titan/train/train_step.h"
 
 namespace titan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// "0:01:40", as Python prints a time span.
+std::string clock_text(int64_t seconds) {
+  const auto two = [](int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+  return format("{}:{}:{}", seconds / 3600, two(seconds / 60 % 60), two(seconds % 60));
+}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -34,50 +42,84 @@ LossFunction loss_function(const TrainingRun& run) {
   };
 }
 
-/// All micro-batches of a step, or nothing when the data ends before the last of them.
-std::optional<std::vector<Batch>> fetch(TrainingRun& run) {
-  std::vector<Batch> micro_batches;
+/// This rank's rows of a step. Once they are read to the end it goes on with padding, because other ranks may
+/// still have rows: the step then takes the same global batch that one rank alone would take.
+struct MicroBatches {
+  std::vector<Batch> batches;
+  StepOffer offer;
+};
+
+MicroBatches fetch(TrainingRun& run) {
+  MicroBatches fetched;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
     const auto start = Clock::now();
     std::optional<Batch> batch = run.data->next();
-    if (!batch) return std::nullopt;
+    fetched.offer.has_data = fetched.offer.has_data || batch.has_value();
+    if (!batch) batch = run.data->padding_batch();
     run.metrics->add_batch(seconds_since(start), batch->rows * batch->seq_len);
-    micro_batches.push_back(std::move(*batch));
+    fetched.offer.valid_tokens += batch->valid_tokens();
+    fetched.batches.push_back(std::move(*batch));
   }
-  return micro_batches;
+  return fetched;
 }
 
-void log_step(TrainingRun& run, const StepLoss& loss, double grad_norm, double lr_factor) {
+void log_step(TrainingRun& run, const StepLoss& loss, double lr_factor) {
   if (!run.metrics->should_log(run.step)) return;
   run.metrics->log_step({.step = run.step,
                          .avg_loss = loss.avg_loss,
-                         .max_loss = loss.avg_loss,
-                         .grad_norm = grad_norm,
+                         .max_loss = loss.max_loss,
+                         .grad_norm = loss.grad_norm,
                          .tokens_seen = run.tokens_seen},
                         run.optimizer->learning_rates(lr_factor));
 }
 
-/// One optimizer step; false when the data has ended, and then nothing is changed.
-bool train_step(TrainingRun& run, const LossFunction& loss_of) {
-  const auto micro_batches = fetch(run);
-  if (!micro_batches) return false;
+/// How a step ended. Every rank sees the same.
+struct StepEnd {
+  bool out_of_data = false;  ///< nobody had rows: nothing was done
+  int signal = 0;            ///< somebody was asked to stop before the step: nothing was done
+};
+
+void take_step(TrainingRun& run, const LossFunction& loss_of, const MicroBatches& fetched,
+               int64_t valid_tokens) {
   const int64_t step = run.step + 1;
   const double lr_factor = run.lr_scheduler->factor(step - 1);
-  const StepLoss loss = accumulate_gradients(*micro_batches, loss_of);
-  const double grad_norm =
-      update(*run.optimizer, loss.avg_loss, run.config().training.max_norm, lr_factor, step);
+  const auto parameters = run.parameters();
+  RankLoss mine = accumulate_gradients(fetched.batches, loss_of, valid_tokens, run.sharded.get());
+  sum_partial_gradients(parameters, run.world->group(Axis::tp));
+  mine.squared_norm = counted_squared_norm(parameters, run.world->mesh());
+  const StepLoss loss = agree_on_loss(*run.world, mine);
+  update(*run.optimizer, loss, run.config().training.max_norm, lr_factor, step);
 
   run.step = step;
-  for (const Batch& batch : *micro_batches) run.tokens_seen += batch.rows * batch.seq_len;
+  for (const Batch& batch : fetched.batches) run.tokens_seen += batch.rows * batch.seq_len * run.dp();
   run.metrics->count_step();
-  log_step(run, loss, grad_norm, lr_factor);
-  return true;
+  log_step(run, loss, lr_factor);
+}
+
+StepEnd train_step(TrainingRun& run, const LossFunction& loss_of, int signal) {
+  MicroBatches fetched = fetch(run);
+  fetched.offer.signal = signal;
+  const StepPlan plan = agree_on_step(*run.world, fetched.offer);
+  if (plan.signal != 0 || !plan.has_data) return {.out_of_data = !plan.has_data, .signal = plan.signal};
+  if (plan.valid_tokens == 0) {
+    throw CommonError("no label of step {} counts (all are -100); check the data set", run.step + 1);
+  }
+  take_step(run, loss_of, fetched, plan.valid_tokens);
+  return {};
+}
+
+/// After its first step a process waits less long for the others: nobody compiles or loads any more.
+void tighten_timeout(TrainingRun& run) {
+  if (run.world->launch().world_size == 1) return;
+  const std::chrono::seconds timeout(run.config().comm.train_timeout_seconds);
+  log_info("Synchronizing and adjusting timeout for all ProcessGroups to {}", clock_text(timeout.count()));
+  run.world->set_timeout(timeout);
 }
 
 void validate_if_due(TrainingRun& run, const LossFunction& loss_of) {
   if (!run.validator || !run.validator->is_due(run.step)) return;
   const auto start = Clock::now();
-  const ValidationResult result = run.validator->run(loss_of);
+  const ValidationResult result = run.validator->run(loss_of, *run.world);
   run.metrics->log_validation(run.step, result.loss, result.num_tokens, seconds_since(start));
 }
 
@@ -86,7 +128,7 @@ void save_last(const TrainingRun& run) {
 }
 
 [[noreturn]] void refuse_too_little_data(const TrainingRun& run) {
-  throw ValueError(
+  throw CommonError(
       "dataloader: the data set ends before the first step has its {} batch(es) of {} rows of {} tokens; "
       "give more data, lower training.global_batch_size or training.seq_len, or let it repeat with "
       "--dataloader.infinite",
@@ -109,18 +151,19 @@ int train(TrainingRun& run) {
   log_info("Training starts at step {}", first_step + 1);
 
   run.metrics->start();
-  bool out_of_data = false;
-  while (run.step < last_step && interrupt.signal() == 0) {
-    out_of_data = !train_step(run, loss_of);
-    if (out_of_data) break;
+  StepEnd end;
+  while (run.step < last_step) {
+    end = train_step(run, loss_of, interrupt.signal());
+    if (end.out_of_data || end.signal != 0) break;
+    if (run.step == first_step + 1) tighten_timeout(run);
     if (run.step == last_step) save_last(run);
     validate_if_due(run, loss_of);
     progress.update(run.step);
   }
   progress.clear();
 
-  if (run.step < last_step && interrupt.signal() != 0) return stop_for_signal(run, interrupt.signal());
-  if (out_of_data) {
+  if (end.signal != 0) return stop_for_signal(run, end.signal);
+  if (end.out_of_data) {
     log_warning("Ran out of data; last step was canceled.");
     if (run.step == first_step) refuse_too_little_data(run);
     save_last(run);

@@ -86,10 +86,14 @@ void TrainingConfig::validate() const {
 }
 
 void ParallelismConfig::validate() const {
-  if (data_parallel_shard_degree == 1 || data_parallel_shard_degree == -1) return;
-  throw ConfigError(
-      "parallelism.data_parallel_shard_degree {} is not built yet: a run has one rank; use -1 or 1",
-      data_parallel_shard_degree);
+  require_positive("parallelism.data_parallel_replicate_degree", data_parallel_replicate_degree);
+  require_positive_or_minus_one("parallelism.data_parallel_shard_degree", data_parallel_shard_degree);
+  require_positive("parallelism.tensor_parallel_degree", tensor_parallel_degree);
+}
+
+void CommConfig::validate() const {
+  require_positive("comm.init_timeout_seconds", init_timeout_seconds);
+  require_positive("comm.train_timeout_seconds", train_timeout_seconds);
 }
 
 void OptimizerConfig::validate() const {
@@ -140,6 +144,7 @@ void TrainerConfig::validate() const {
     throw ConfigError(
         "optimizer.param_groups is empty: config.optimizer = default_adamw(8e-4) is the usual choice");
   }
+  // With more ranks it can only be stricter; the run checks again when it knows how many there are.
   gradient_accumulation_steps(training, 1);
   checkpoint.validate_run(training.steps, hf_assets_path);
 }

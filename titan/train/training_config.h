@@ -46,7 +46,8 @@ struct TrainingConfig {
     f("max_norm", max_norm, "Gradients are scaled down to this L2 norm");
     f("steps", steps, "Optimizer steps to run");
     f("enable_cpu_offload", enable_cpu_offload,
-      "Keep parameters, gradients and optimizer state in host memory", Status::refused);
+      "Keep parameters, gradients and optimizer state in host memory, where cpu has them anyway",
+      Status::no_meaning);
     f("dtype", dtype, "Type of the master parameters: float32 or bfloat16 (then no fp32 copy exists)");
     f("mixed_precision_param", mixed_precision_param, "Type of the arithmetic: bfloat16 or float32");
     f("mixed_precision_reduce", mixed_precision_reduce, "Type gradients are summed in: float32",

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <random>
 
-#include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/base/log.h"
@@ -14,8 +13,11 @@
 #include "titan/nn/module.h"
 #include "titan/ops/cpu_info.h"
 #include "titan/ops/threads.h"
+#include "titan/train/agreement.h"
 #include "titan/train/check_assets.h"
 #include "titan/train/hf_model.h"
+#include "titan/train/mesh_setup.h"
+#include "titan/train/parallelize.h"
 
 namespace titan {
 namespace {
@@ -30,13 +32,15 @@ std::string_view word_of(E value) {
   return std::ranges::find(names<E>, value, &Named<E>::value)->name;
 }
 
-void refuse_other_ranks(TrainingRun&) {
-  const auto world_size = env("WORLD_SIZE");
-  if (!world_size || *world_size == "1") return;
-  throw ConfigError(
-      "WORLD_SIZE is {}: training on several ranks is not built yet; start one process, without torchrun",
-      *world_size);
+void place_in_job(TrainingRun& run) {
+  run.launch = Launch::from_env();
+  run.dims = resolve_mesh(run.config(), run.launch.world_size);
+  run.accumulation_steps = gradient_accumulation_steps(run.config().training, run.dp());
 }
+
+/// What a process takes before it holds a model: libtorch's own data and the runtime's. Measured with
+/// /proc/PID/smaps_rollup (private pages).
+constexpr int64_t kProcessBytes = 40 << 20;
 
 void prepare_dump_folder(TrainingRun& run) {
   require_writable_folder(run.config().dump_folder, "--dump_folder");
@@ -57,17 +61,14 @@ void choose_device(TrainingRun& run) {
 void report_config(TrainingRun& run) {
   const DebugConfig& debug = run.config().debug;
   if (debug.print_config) log_info("Running with configs: {}", run.request.shown_config.dump(2));
-  if (!debug.save_config_file) return;
+  if (!debug.save_config_file || run.launch.rank != 0) return;
   const auto path = std::filesystem::path(run.config().dump_folder) / *debug.save_config_file;
   std::filesystem::create_directories(path.parent_path());
   write_file_atomic(path, run.request.shown_config.dump(2) + "\n");
   log_info("Saved job configs to {}", path.string());
 }
 
-void build_mesh(TrainingRun&) {
-  log_info("Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=1, cp=1, tp=1, ep=1");
-  log_info("Successfully created meshes with active dimensions: []");
-}
+void build_mesh(TrainingRun& run) { run.world = meet_ranks(run.launch, run.dims, run.config().comm); }
 
 void report_overrides(TrainingRun& run) {
   for (const std::string& line : run.request.override_lines) log_info("{}", line);
@@ -75,7 +76,10 @@ void report_overrides(TrainingRun& run) {
 
 void set_determinism(TrainingRun& run) {
   const DebugConfig& debug = run.config().debug;
-  run.seed = debug.seed ? static_cast<uint64_t>(*debug.seed) : std::random_device{}();
+  // Rank 0's draw is everybody's.
+  run.seed = debug.seed ? static_cast<uint64_t>(*debug.seed)
+                        : static_cast<uint64_t>(gather_numbers(
+                              *run.world, {static_cast<double>(std::random_device{}())})[0][0]);
   log_info("Seed: {}{}", run.seed, debug.seed ? "" : " (drawn; --debug.seed repeats it)");
   if (!debug.deterministic) return;
   at::globalContext().setDeterministicAlgorithms(true, debug.deterministic_warn_only);
@@ -101,6 +105,7 @@ void build_model_parts(TrainingRun& run) {
   log_info("Building {} {}", spec.name, spec.flavor);
   report_attention(*spec.model);
   auto model = build_model(spec.model);
+  lay_out(*model, *run.world, run.config().parallelism);
   allocate(*model, scalar_type(run.config().training.dtype), at::kCPU);
   const at::ScalarType compute = scalar_type(run.config().training.mixed_precision_param);
   model->set_compute_dtype(compute);
@@ -110,12 +115,26 @@ void build_model_parts(TrainingRun& run) {
   run.model_parts = {model};
 }
 
+/// A CPU's peak is measured, by the first rank of the machine alone: the others would only disturb it.
+PeakFlops agreed_peak(TrainingRun& run) {
+  const bool measures = run.launch.local_rank == 0;
+  PeakFlops peak;
+  if (measures) peak = peak_flops(run.device.type, run.device.name);
+  const auto of_ranks = gather_numbers(*run.world, {peak.flops});
+  if (!measures) {
+    const auto first = static_cast<size_t>(run.launch.rank - run.launch.local_rank);
+    peak = {.flops = of_ranks.at(first)[0], .source = format("found by rank {}", first)};
+  }
+  return peak;
+}
+
 void build_metrics(TrainingRun& run) {
   const ModelSpec& spec = run.config().model_spec;
   MetricsContext context{.dump_folder = run.config().dump_folder,
                          .device = run.device,
-                         .peak = peak_flops(run.device.type, run.device.name),
-                         .flops_per_token = flops_per_token(*spec.model, run.config().training.seq_len)};
+                         .peak = agreed_peak(run),
+                         .flops_per_token = flops_per_token(*spec.model, run.config().training.seq_len),
+                         .world = run.world.get()};
   run.metrics.emplace(run.config().metrics, context);
   log_info("{}", capacity_line(run.device));
   log_info("{}",
@@ -133,12 +152,15 @@ void set_recompute(TrainingRun& run) {
   log_info("Applied {} activation checkpointing to the model", full ? "FullAC" : "SelectiveAC");
 }
 
+void shard_model(TrainingRun& run) {
+  const at::ScalarType compute = scalar_type(run.config().training.mixed_precision_param);
+  run.sharded = shard_fully(*run.model_parts.front(), *run.world, run.config().parallelism, compute);
+}
+
 int64_t parameter_bytes(const TrainingRun& run) {
   int64_t bytes = 0;
-  for (const auto& model : run.model_parts) {
-    for (const auto& [name, parameter] : model->named_parameters()) {
-      bytes += static_cast<int64_t>(parameter->shard.nbytes());
-    }
+  for (const auto& [name, parameter] : run.parameters()) {
+    bytes += static_cast<int64_t>(parameter->shard.nbytes());
   }
   return bytes;
 }
@@ -149,33 +171,53 @@ void report_capacity(TrainingRun& run) {
   log_info("{}", model_memory_line(run.device, parameter_bytes(run)));
 }
 
+/// Bytes of one whole unit of weights: what FSDP gathers at a time.
+int64_t largest_unit_bytes(TrainingRun& run) {
+  const auto width =
+      static_cast<int64_t>(c10::elementSize(scalar_type(run.config().training.mixed_precision_param)));
+  int64_t largest = 0;
+  for (const ShardingUnit& unit : run.model_parts.front()->sharding_units()) {
+    int64_t bytes = 0;
+    for (const Module* module : unit.modules) {
+      for (const auto& [name, parameter] : module->named_parameters()) {
+        bytes += parameter->value_block.numel() * width;
+      }
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
 // Memory is only taken as it is written to: without this check a model that is too large would be killed by
 // the system without a word, after minutes.
 void check_memory(TrainingRun& run) {
   const bool small_moments =
       run.config().optimizer.implementation == OptimizerImplementation::fused_opt_states_bf16;
   const bool small_weights = run.config().training.dtype == TrainingDtype::bfloat16;
-  const int64_t weights = parameter_bytes(run);
+  const int64_t weights = parameter_bytes(run), ranks = run.launch.local_world_size;
   const int64_t moments = small_moments && !small_weights ? weights : 2 * weights;
-  const int64_t needed = 2 * weights + moments;
+  // Two units of weights and one of gradients are whole at a time.
+  const int64_t whole = run.sharded ? 3 * largest_unit_bytes(run) : 0;
+  const int64_t base = ranks > 1 ? kProcessBytes : 0;
+  const int64_t needed = ranks * (2 * weights + moments + whole + base);
   if (needed <= run.device.capacity_bytes + run.device.swap_bytes) return;
   const ModelSpec& spec = run.config().model_spec;
   const auto gib = [](int64_t bytes) { return fixed(static_cast<double>(bytes) / kGiB, 1); };
-  throw ValueError(
-      "{} {} needs {} GiB for weights ({}), gradients ({}) and optimizer moments ({}), but this machine has "
-      "{} GiB of memory and {} GiB of swap; take a smaller flavor, or training.dtype bfloat16 and "
+  throw CommonError(
+      "{} {} needs {} GiB{} for weights ({}), gradients ({}) and optimizer moments ({}){}, but this machine "
+      "has {} GiB of memory and {} GiB of swap; take a smaller flavor, {}or training.dtype bfloat16 and "
       "optimizer.implementation fused_opt_states_bf16",
-      spec.name, spec.flavor, gib(needed), gib(weights), gib(weights), gib(moments),
-      gib(run.device.capacity_bytes), gib(run.device.swap_bytes));
+      spec.name, spec.flavor, gib(needed), ranks > 1 ? format(" on the {} ranks of this machine", ranks) : "",
+      gib(weights), gib(weights), gib(moments),
+      ranks > 1
+          ? format(", weights gathered whole ({}) and the process ({}), each per rank", gib(whole), gib(base))
+          : "",
+      gib(run.device.capacity_bytes), gib(run.device.swap_bytes),
+      ranks > 1 ? "fewer ranks on this machine, " : "");
 }
 
 void build_optimizer(TrainingRun& run) {
-  std::vector<Module::NamedParameter> parameters;
-  for (const auto& model : run.model_parts) {
-    const auto part = model->named_parameters();
-    parameters.insert(parameters.end(), part.begin(), part.end());
-  }
-  run.optimizer.emplace(run.config().optimizer, parameters);
+  run.optimizer.emplace(run.config().optimizer, run.parameters());
   for (const std::string& line : run.optimizer->banner()) log_info("{}", line);
   run.lr_scheduler.emplace(run.config().lr_scheduler, run.config().training.steps);
 }
@@ -194,11 +236,12 @@ void load_tokenizer(TrainingRun& run) {
 
 LoaderOptions loader_options(const TrainingRun& run) {
   return {.seq_len = run.config().training.seq_len,
-          .local_batch_size = run.config().training.local_batch_size};
+          .local_batch_size = run.config().training.local_batch_size,
+          .dp_rank = run.world->mesh().coordinate(Axis::batch),
+          .dp_world = run.dp()};
 }
 
 void open_data(TrainingRun& run) {
-  run.accumulation_steps = gradient_accumulation_steps(run.config().training, 1);
   run.data.emplace(run.config().dataloader, run.tokenizer, loader_options(run));
 }
 
@@ -208,9 +251,16 @@ void open_validation(TrainingRun& run) {
 }
 
 void build_checkpoints(TrainingRun& run) {
+  ShardGroups groups;
+  if (run.launch.world_size > 1) {
+    groups = {.shard = &run.world->group(Axis::fsdp),
+              .tensor = &run.world->group(Axis::tp),
+              .replicate = &run.world->group(Axis::dp_replicate)};
+  }
   run.checkpoints.emplace(run.config().checkpoint,
                           CheckpointManager::Paths{.dump_folder = run.config().dump_folder,
-                                                   .hf_assets_path = run.config().hf_assets_path});
+                                                   .hf_assets_path = run.config().hf_assets_path},
+                          groups);
 }
 
 void report_run(TrainingRun& run) {
@@ -219,8 +269,8 @@ void report_run(TrainingRun& run) {
       "Trainer is initialized with local batch size {}, global batch size {}, gradient accumulation steps "
       "{}, "
       "sequence length {}, total steps {} (warmup {})",
-      training.local_batch_size, global_batch_size(training, 1), run.accumulation_steps, training.seq_len,
-      training.steps, run.config().lr_scheduler.warmup_steps);
+      training.local_batch_size, global_batch_size(training, run.dp()), run.accumulation_steps,
+      training.seq_len, training.steps, run.config().lr_scheduler.warmup_steps);
 }
 
 // Random weights are made only when none are loaded: filling billions of them takes a while.
@@ -242,14 +292,23 @@ void give_weights(TrainingRun& run) {
 // The order of the reference's banner; what can fail without the model's memory comes before step 1 in any
 // case.
 constexpr void (*kConstructionSteps[])(TrainingRun&) = {
-    refuse_other_ranks, check_paths,     choose_device,    prepare_dump_folder, report_config,
-    build_mesh,         set_determinism, report_overrides, check_assets_of_run, build_model_parts,
-    build_metrics,      set_recompute,   report_capacity,  check_memory,        build_optimizer,
-    load_tokenizer,     open_data,       open_validation,  build_checkpoints,   report_run,
-    give_weights,
+    place_in_job,    check_paths,     choose_device,    prepare_dump_folder, report_config,
+    build_mesh,      set_determinism, report_overrides, check_assets_of_run, build_model_parts,
+    build_metrics,   set_recompute,   shard_model,      report_capacity,     check_memory,
+    build_optimizer, load_tokenizer,  open_data,        open_validation,     build_checkpoints,
+    report_run,      give_weights,
 };
 
 }  // namespace
+
+std::vector<Module::NamedParameter> TrainingRun::parameters() const {
+  std::vector<Module::NamedParameter> all;
+  for (const auto& model : model_parts) {
+    const auto part = model->named_parameters();
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
 
 TrainingRun build_run(RunRequest request) {
   TrainingRun run{.request = std::move(request)};

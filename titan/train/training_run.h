@@ -10,6 +10,8 @@
 #include "titan/checkpoint/manager.h"
 #include "titan/data/loader.h"
 #include "titan/data/tokenizer.h"
+#include "titan/distributed/fsdp.h"
+#include "titan/distributed/world.h"
 #include "titan/models/common/language_model.h"
 #include "titan/train/device_memory.h"
 #include "titan/train/lr_scheduler.h"
@@ -33,11 +35,16 @@ struct TrainingRun {
   RunRequest request;
   const TrainerConfig& config() const { return request.config; }
 
+  Launch launch;
+  ParallelDims dims;
+  std::unique_ptr<World> world;  ///< the other ranks; outlives all that communicates
+
   DeviceInfo device;
   uint64_t seed = 0;
   int64_t accumulation_steps = 1;
 
   std::vector<std::shared_ptr<LanguageModel>> model_parts;  ///< one; several under pipeline parallelism
+  std::unique_ptr<FullyShardedModel> sharded;               ///< of that one part; null without FSDP
   std::optional<MetricsProcessor> metrics;
   std::optional<Optimizer> optimizer;
   std::optional<LrScheduler> lr_scheduler;
@@ -47,7 +54,12 @@ struct TrainingRun {
   std::optional<CheckpointManager> checkpoints;
 
   int64_t step = 0;         ///< optimizer steps done
-  int64_t tokens_seen = 0;  ///< input tokens they took
+  int64_t tokens_seen = 0;  ///< input tokens they took, of all ranks
+
+  /// Ranks that read different rows.
+  int64_t dp() const { return dims.degree(Axis::batch); }
+  /// Every parameter of every part.
+  std::vector<Module::NamedParameter> parameters() const;
 };
 
 /// Checks everything that can be checked before step 1 and makes the parts, saying on the log what is made,

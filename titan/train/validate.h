@@ -14,15 +14,21 @@ class Tokenizer;
 
 /// What one validation round found.
 struct ValidationResult {
-  double loss = 0;           ///< mean over all valid tokens of the round
-  int64_t num_tokens = 0;    ///< tokens read, padding included
-  int64_t valid_tokens = 0;  ///< labels that counted
+  double loss = 0;           ///< mean over all valid tokens of the round, of all ranks
+  int64_t num_tokens = 0;    ///< tokens this rank read, padding included
+  int64_t valid_tokens = 0;  ///< labels that counted, of all ranks
 };
 
-/// Mean over the valid tokens of the batches that `next` gives, at most `max_batches` of them (-1: until it
-/// ends): a mean over tokens, not of batches' means. Records no gradients. ValueError when no label counts.
-ValidationResult validate(const std::function<std::optional<Batch>()>& next, const LossFunction& loss,
-                          int64_t max_batches);
+/// Where a rank's validation rows come from.
+struct ValidationRows {
+  std::function<std::optional<Batch>()> next;  ///< nothing once the rank has read its rows
+  std::function<Batch()> padding;              ///< what it goes on with while other ranks have rows
+};
+
+/// Mean over the valid tokens of all ranks' batches, at most `max_batches` a rank (-1: until no rank has any
+/// left): a mean over tokens, not of batches' means. Records no gradients. CommonError when no label counts.
+ValidationResult validate(const ValidationRows& rows, const LossFunction& loss, int64_t max_batches,
+                          World& world);
 
 /// The held-out set with its loader: every round reads the same rows from the beginning.
 class Validator {
@@ -34,7 +40,7 @@ class Validator {
   /// After step 1 and every multiple of validator.freq.
   bool is_due(int64_t step) const { return step == 1 || step % config_.freq == 0; }
 
-  ValidationResult run(const LossFunction& loss);
+  ValidationResult run(const LossFunction& loss, World& world);
 
  private:
   ValidatorConfig config_;

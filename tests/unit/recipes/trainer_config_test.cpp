@@ -20,6 +20,7 @@ std::string demo_error(auto&& change) {
   try {
     config.training.validate();
     config.parallelism.validate();
+    config.comm.validate();
     config.optimizer.validate();
     config.lr_scheduler.validate();
     config.metrics.validate();
@@ -93,8 +94,16 @@ TEST_CASE("Settings that contradict one another are named") {
                  "hf_assets_path 'assets/tokenizer.model' is a file"));
   CHECK(contains(demo_error([](TrainerConfig& c) { c.dump_folder = ""; }), "dump_folder is empty"));
   CHECK(contains(demo_error([](TrainerConfig& c) { c.model_spec = {}; }), "model_spec is empty"));
-  CHECK(contains(demo_error([](TrainerConfig& c) { c.parallelism.data_parallel_shard_degree = 2; }),
-                 "parallelism.data_parallel_shard_degree 2 is not built yet"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.parallelism.data_parallel_shard_degree = 0; }),
+                 "parallelism.data_parallel_shard_degree must be positive or -1 (given: 0)"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.parallelism.tensor_parallel_degree = -1; }),
+                 "parallelism.tensor_parallel_degree must be positive (given: -1)"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.parallelism.data_parallel_replicate_degree = 0; }),
+                 "parallelism.data_parallel_replicate_degree must be positive (given: 0)"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.comm.init_timeout_seconds = 0; }),
+                 "comm.init_timeout_seconds must be positive (given: 0)"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.comm.train_timeout_seconds = -3; }),
+                 "comm.train_timeout_seconds must be positive (given: -3)"));
 }
 
 TEST_CASE("Optimizer and schedule refuse numbers that cannot train") {

@@ -28,11 +28,17 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
+World& alone() {
+  static World world(Launch{}, ParallelDims{}, std::chrono::seconds(1));
+  return world;
+}
+
 MetricsContext context(const fs::path& folder) {
   return {.dump_folder = folder,
           .device = device_info("cpu"),
           .peak = {.flops = 1e12, .source = "test"},
-          .flops_per_token = 1000};
+          .flops_per_token = 1000,
+          .world = &alone()};
 }
 
 std::vector<Json> lines_of(const fs::path& path) {

@@ -53,23 +53,31 @@ Optimizer optimizer_for(const TwoLosses& model) {
 TEST_CASE("Every token weighs the same: lengths 1 and 9 with losses 2 and 90 give 9.2, not 6.0") {
   TwoLosses model;
   const std::vector<Batch> micro_batches = {batch_of(1, 3), batch_of(9)};
-  const StepLoss result = accumulate_gradients(micro_batches, model.loss());
-  CHECK(result.valid_tokens == 10);
-  CHECK(result.avg_loss == doctest::Approx(9.2).epsilon(1e-6));
+  const RankLoss result = accumulate_gradients(micro_batches, model.loss(), 10, nullptr);
+  CHECK(result.share == doctest::Approx(9.2).epsilon(1e-6));
+  CHECK(result.mean == doctest::Approx(9.2).epsilon(1e-6));
   CHECK(model.parameter.shard.grad().item().toDouble() == doctest::Approx(9.2).epsilon(1e-6));
 }
 
-TEST_CASE("One micro-batch of two rows and two of one row give the same loss") {
+TEST_CASE("A rank's share is divided by the labels of all ranks, its mean by its own") {
   TwoLosses model;
-  const std::vector<Batch> swapped = {batch_of(9), batch_of(1, 3)};
-  CHECK(accumulate_gradients(swapped, model.loss()).avg_loss == doctest::Approx(9.2).epsilon(1e-6));
+  const std::vector<Batch> one = {batch_of(9)}, other = {batch_of(1, 3)};
+  const RankLoss first = accumulate_gradients(one, model.loss(), 10, nullptr);
+  const RankLoss second = accumulate_gradients(other, model.loss(), 10, nullptr);
+  CHECK(first.share + second.share == doctest::Approx(9.2).epsilon(1e-6));
+  CHECK(first.mean == doctest::Approx(10.0).epsilon(1e-6));
+  CHECK(second.mean == doctest::Approx(2.0).epsilon(1e-6));
 }
 
-TEST_CASE("A step without a label that counts is an error, not a division by zero") {
+TEST_CASE("A rank whose rows are all padding has no mean and takes part with a zero") {
   TwoLosses model;
-  const std::vector<Batch> micro_batches = {batch_of(0, 4), batch_of(0, 4)};
-  CHECK_THROWS_WITH_AS(accumulate_gradients(micro_batches, model.loss()),
-                       doctest::Contains("2 micro-batches"), ValueError);
+  const std::vector<Batch> padding = {batch_of(0, 4)};
+  const LossFunction zero = [&](const Batch&, double) {
+    return at::sum(at::mul(model.parameter.shard, 0.0));
+  };
+  const RankLoss result = accumulate_gradients(padding, zero, 10, nullptr);
+  CHECK(result.share == 0.0);
+  CHECK(result.mean == 0.0);
 }
 
 TEST_CASE("Clipping divides by norm + 1e-6 and never enlarges") {
@@ -78,12 +86,11 @@ TEST_CASE("Clipping divides by norm + 1e-6 and never enlarges") {
   CHECK(clip_factor(0.0, 1.0) == 1.0);
 }
 
-TEST_CASE("The update returns the norm before clipping and feeds the clipped gradient to the moments") {
+TEST_CASE("The update feeds the clipped gradient to the moments and drops the gradient") {
   TwoLosses model;
   Optimizer optimizer = optimizer_for(model);
-  const std::vector<Batch> micro_batches = {batch_of(1), batch_of(9)};
-  const StepLoss loss = accumulate_gradients(micro_batches, model.loss());
-  CHECK(update(optimizer, loss.avg_loss, 1.0, 1.0, 1) == doctest::Approx(9.2).epsilon(1e-6));
+  model.parameter.shard.mutable_grad() = at::full({1}, 9.2, at::kFloat);
+  update(optimizer, {.avg_loss = 9.2, .grad_norm = 9.2}, 1.0, 1.0, 1);
   const double clipped = 9.2 * (1.0 / (9.2 + 1e-6));
   CHECK(optimizer.groups()[0].exp_avgs[0].item().toDouble() == doctest::Approx(0.1 * clipped).epsilon(1e-6));
   CHECK_FALSE(model.parameter.shard.grad().defined());
@@ -95,8 +102,8 @@ TEST_CASE("A gradient that is not finite stops before the update: weights and mo
     TwoLosses model;
     Optimizer optimizer = optimizer_for(model);
     model.parameter.shard.mutable_grad() = at::full({1}, bad, at::kFloat);
-    CHECK_THROWS_WITH_AS(update(optimizer, 3.0, 1.0, 1.0, 7),
-                         doctest::Contains(" at step 7. Stopping training."), ValueError);
+    CHECK_THROWS_WITH_AS(update(optimizer, {.avg_loss = 3.0, .grad_norm = bad}, 1.0, 1.0, 7),
+                         doctest::Contains(" at step 7. Stopping training."), CommonError);
     CHECK(model.parameter.shard.item().toDouble() == 1.0);
     CHECK(optimizer.groups()[0].exp_avgs[0].item().toDouble() == 0.0);
     CHECK(optimizer.groups()[0].exp_avg_sqs[0].item().toDouble() == 0.0);
@@ -108,10 +115,27 @@ TEST_CASE("A loss that is not finite stops with the reference's words, whatever 
   Optimizer optimizer = optimizer_for(model);
   model.parameter.shard.mutable_grad() = at::full({1}, 1.0, at::kFloat);
   CHECK_THROWS_WITH_AS(
-      update(optimizer, std::numeric_limits<double>::quiet_NaN(), 1.0, 1.0, 3),
+      update(optimizer, {.avg_loss = std::numeric_limits<double>::quiet_NaN(), .grad_norm = 1.0}, 1.0, 1.0,
+             3),
       doctest::Contains("Loss is not finite (global_avg_loss=nan) at step 3. Stopping training."),
-      ValueError);
+      CommonError);
   CHECK(model.parameter.shard.item().toDouble() == 1.0);
+}
+
+TEST_CASE("Each element of the model's gradient is counted by exactly one rank") {
+  Parameter cut{.shape = {2}, .init = {}, .tp = {.dim = 0}, .shard = at::full({1}, 0.0, at::kFloat)};
+  Parameter copy{
+      .shape = {1}, .init = {}, .tp = {.partial_gradient = true}, .shard = at::full({1}, 0.0, at::kFloat)};
+  cut.shard.set_requires_grad(true);
+  copy.shard.set_requires_grad(true);
+  cut.shard.mutable_grad() = at::full({1}, 3.0, at::kFloat);
+  copy.shard.mutable_grad() = at::full({1}, 4.0, at::kFloat);
+  const ParallelDims dims{.dp_replicate = 2, .dp_shard = 1, .tp = 2, .world_size = 4};
+  std::vector<double> counted;
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    counted.push_back(counted_squared_norm({{"cut", &cut}, {"copy", &copy}}, Mesh(dims, rank)));
+  }
+  CHECK(counted == std::vector<double>{25.0, 9.0, 0.0, 0.0});
 }
 
 }  // namespace titan

@@ -80,7 +80,7 @@ TEST_CASE("any layout writes the files of a single rank, byte by byte") {
         run_grid(grid, [&](const ShardGroups& groups) {
           CHECK(hf_export(part_of(model, groups), several, options, groups) == 2 * (20 + 16 + 20));
         });
-        CHECK(content(several) == expected);
+        CHECK((content(several) == expected));
       }
       CHECK(count_entries(folder.path()) == 2);
     }
@@ -95,7 +95,7 @@ TEST_CASE("a matrix cut by columns that is larger than a transposed band is put 
   run_grid({2, 3}, [&](const ShardGroups& groups) {
     hf_export(part_of(model, groups), folder / "several", {}, groups);
   });
-  CHECK(content(folder / "several") == content(folder / "single"));
+  CHECK((content(folder / "several") == content(folder / "single")));
 }
 
 TEST_CASE("a writer that fails ends all ranks with its message and leaves the old folder") {
@@ -140,7 +140,7 @@ TEST_CASE("values that float16 cannot hold are saved as infinity whatever the la
   run_grid({2, 2}, [&](const ShardGroups& groups) {
     hf_export(part_of(model, groups), folder / "several", {.dtype = at::kHalf}, groups);
   });
-  CHECK(content(folder / "several") == content(folder / "single"));
+  CHECK((content(folder / "several") == content(folder / "single")));
 }
 
 TEST_CASE("ranks save together and a run of another layout goes on from there") {

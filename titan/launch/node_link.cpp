@@ -61,10 +61,7 @@ class GuestLink : public NodeLink {
                                .on_end = [this](const std::string& why) { on_end(why); }},
         options_.times, loop_);
     connection_->send(NodeHello::of(options_).to_json().dump());
-    silence_ = loop_.at(Clock::now() + std::chrono::seconds(10), [this] {
-      if (!welcome_)
-        fail(format("what listens at {} is no launcher of titan's: it does not answer", endpoint()));
-    });
+    silence_ = loop_.at(Clock::now() + std::chrono::seconds(5), [this] { on_silence(); });
   }
 
   void on_line(const std::string& line) {
@@ -93,15 +90,24 @@ class GuestLink : public NodeLink {
     if (welcome_) return fail(format("lost the rendezvous at {}: {}", endpoint(), why));
     // A job that is just ending, or something else altogether.
     loop_.post([this] {
-      if (is_c10d_store(options_.endpoint, loop_)) {
-        return fail(
-            format("a c10d store listens at {}: an agent of Python's torchrun, or workers of another job. "
-                   "Launchers of one job must all be titan's; for another job choose another port",
-                   endpoint()));
-      }
+      if (is_c10d_store(options_.endpoint, loop_)) return fail(store_message());
       connection_.reset();
       dialer_.retry("what listens there closes the connection, as no launcher of titan's does");
     });
+  }
+
+  void on_silence() {
+    if (welcome_ || failed_) return;
+    if (is_c10d_store(options_.endpoint, loop_)) return fail(store_message());
+    fail(format("what listens at {} is no launcher of titan's: it does not answer", endpoint()));
+  }
+
+  std::string store_message() const {
+    return format(
+        "a c10d store listens at {}: an agent of Python's torchrun, or workers of another job. Launchers of "
+        "one job must "
+        "all be titan's; for another job choose another port",
+        endpoint());
   }
 
   void fail(const std::string& message) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <omp.h>
 
 #include <functional>
 #include <map>
@@ -63,6 +64,7 @@ struct Setting {
 };
 
 inline Computed compute(LanguageModel& model, const Setting& setting, Group* group) {
+  omp_set_num_threads(1);  // of this rank only: teams of many ranks would spin for each other's cores
   model.set_compute_dtype(setting.dtype);
   model.set_recompute(setting.recompute);
   materialize(model, at::kFloat, at::kCPU, 5);
@@ -101,7 +103,9 @@ inline std::vector<Computed> compute_on(int64_t ranks, const Poly<ModelConfig>& 
 }
 
 inline Computed compute_alone(const Poly<ModelConfig>& config, const Setting& setting) {
-  return compute(*build_model(config), setting, nullptr);
+  Computed result;
+  run_ranks(1, [&](Group&) { result = compute(*build_model(config), setting, nullptr); });
+  return result;
 }
 
 /// Norm of the difference over the norm of what is expected.

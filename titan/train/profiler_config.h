@@ -24,18 +24,14 @@ struct ProfilerConfig {
   int64_t memory_snapshot_max_entries = 1000000;
 
   void describe(Fields& f) {
-    f("enable_profiling", enable_profiling, "Write traces", Status::refused);
-    f("save_traces_folder", save_traces_folder, "Folder of the traces, under dump_folder", Status::refused);
-    f("profile_freq", profile_freq, "Steps from one trace to the next: waiting, warm-up and active ones",
-      Status::refused);
-    f("profiler_warmup", profiler_warmup, "Steps of warm-up before a trace", Status::refused);
-    f("profiler_active", profiler_active, "Steps in a trace", Status::refused);
-    f("profiler_repeat", profiler_repeat, "Number of traces; none or 0: as many as the run has",
-      Status::refused);
-    f("profiler_skip_first", profiler_skip_first, "Steps at the start that belong to no cycle",
-      Status::refused);
-    f("profiler_skip_first_wait", profiler_skip_first_wait, "Not 0: the first cycle begins with its warm-up",
-      Status::refused);
+    f("enable_profiling", enable_profiling, "Write traces");
+    f("save_traces_folder", save_traces_folder, "Folder of the traces, under dump_folder");
+    f("profile_freq", profile_freq, "Steps from one trace to the next: waiting, warm-up and active ones");
+    f("profiler_warmup", profiler_warmup, "Steps of warm-up before a trace");
+    f("profiler_active", profiler_active, "Steps in a trace");
+    f("profiler_repeat", profiler_repeat, "Number of traces; none or 0: as many as the run has");
+    f("profiler_skip_first", profiler_skip_first, "Steps at the start that belong to no cycle");
+    f("profiler_skip_first_wait", profiler_skip_first_wait, "Not 0: the first cycle begins with its warm-up");
     f("enable_memory_snapshot", enable_memory_snapshot,
       "Write memory snapshots: the history of CUDA's allocator, which no other device has", Status::refused);
     f("memory_snapshot_freq", memory_snapshot_freq, "Steps between snapshots", Status::refused);

@@ -7,8 +7,10 @@
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/distributed/tensor_parallel.h"
+#include "titan/ops/profile_range.h"
 #include "titan/train/hf_model.h"
 #include "titan/train/interrupt.h"
+#include "titan/train/profiler.h"
 #include "titan/train/progress.h"
 #include "titan/train/train_step.h"
 
@@ -50,6 +52,7 @@ struct MicroBatches {
 };
 
 MicroBatches fetch(TrainingRun& run) {
+  const ProfileRange phase("data loading");
   MicroBatches fetched;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
     const auto start = Clock::now();
@@ -148,6 +151,7 @@ int train(TrainingRun& run) {
   const LossFunction loss_of = loss_function(run);
   const InterruptGuard interrupt;
   Progress progress(first_step, last_step);
+  Profiler profiler(run.config().profiler, run.config().dump_folder, run.launch.rank, first_step);
   log_info("Training starts at step {}", first_step + 1);
 
   run.metrics->start();
@@ -158,9 +162,11 @@ int train(TrainingRun& run) {
     if (run.step == first_step + 1) tighten_timeout(run);
     if (run.step == last_step) save_last(run);
     validate_if_due(run, loss_of);
+    profiler.step(run.step);
     progress.update(run.step);
   }
   progress.clear();
+  profiler.finish();
 
   if (end.signal != 0) return stop_for_signal(run, end.signal);
   if (end.out_of_data) {

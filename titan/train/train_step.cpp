@@ -6,8 +6,24 @@
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
 #include "titan/ops/autograd.h"
+#include "titan/ops/profile_range.h"
 
 namespace titan {
+
+namespace {
+
+at::Tensor forward(const Batch& batch, const LossFunction& loss, int64_t valid_tokens) {
+  const ProfileRange phase("forward");
+  return loss(batch, static_cast<double>(valid_tokens));
+}
+
+void backward(const at::Tensor& share, FullyShardedModel* sharded) {
+  const ProfileRange phase("backward");
+  titan::backward(share);
+  if (sharded) sharded->finish_backward();
+}
+
+}  // namespace
 
 // [Note: global token mean]
 // A mean per micro-batch, averaged, gives a token in a short micro-batch more weight than one in a long
@@ -20,9 +36,8 @@ RankLoss accumulate_gradients(std::span<const Batch> micro_batches, const LossFu
   int64_t own_tokens = 0;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     if (sharded) sharded->set_last_micro_batch(i + 1 == micro_batches.size());
-    const at::Tensor share = loss(micro_batches[i], static_cast<double>(valid_tokens));
-    backward(share);
-    if (sharded) sharded->finish_backward();
+    const at::Tensor share = forward(micro_batches[i], loss, valid_tokens);
+    backward(share, sharded);
     result.share += share.item().toDouble();
     own_tokens += micro_batches[i].valid_tokens();
   }
@@ -46,6 +61,7 @@ void update(Optimizer& optimizer, const StepLoss& loss, double max_norm, double 
     throw CommonError("Gradient norm is not finite (grad_norm={}) at step {}. Stopping training. {}",
                       shortest(loss.grad_norm), step, kAdvice);
   }
+  const ProfileRange phase("optimizer");
   optimizer.step(lr_factor, clip_factor(loss.grad_norm, max_norm));
   optimizer.zero_grad();
 }

@@ -63,6 +63,19 @@ TEST_CASE("every way to reshard and to prefetch trains alike, bit for bit") {
   }
 }
 
+TEST_CASE("what a pass needs of a collective it waits for") {
+  for (const bool tied : {false, true}) {
+    const auto subject = tests::small_qwen3({.tied = tied, .vocab_size = 97});
+    for (const FsdpOptions& options : {FsdpOptions{}, FsdpOptions{.prefetch = false},
+                                       FsdpOptions{.reshard_after_forward = false, .defer_reduce = true}}) {
+      RunOptions run{.shards = 2, .replicas = 2, .accumulation = 2, .options = options};
+      const Outcome expected = tests::train(subject, run);
+      run.late = true;
+      check_same_bits(tests::train(subject, run), expected);
+    }
+  }
+}
+
 TEST_CASE("replicas sum their gradients once a step") {
   for (const auto& subject : {tests::chain(), tests::small_qwen3({.vocab_size = 97})}) {
     const Outcome alone = tests::train_alone(subject);

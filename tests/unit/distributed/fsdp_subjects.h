@@ -7,6 +7,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -142,11 +143,42 @@ inline MakeSubject small_qwen3(SmallQwen3::Options options = {}) {
   return [options] { return std::make_unique<SmallQwen3>(options); };
 }
 
+/// A group whose collectives happen as late as they may, when they are waited for.
+class LateGroup final : public Group {
+ public:
+  explicit LateGroup(Group& group) : Group("late", group.ranks(), group.index()), group_(group) {}
+
+ private:
+  Pending start_all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins) override {
+    const NoGrad no_grad;
+    for (size_t i = 0; i < outs.size(); ++i) {
+      if (!ins[i].is_alias_of(outs[i])) outs[i].fill_(std::nan(""));
+    }
+    return Pending([this, outs, ins] { group_.all_gather(outs, ins).wait(); });
+  }
+  Pending start_reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins,
+                               bool accumulate) override {
+    return Pending([this, outs, ins, accumulate] { group_.reduce_scatter(outs, ins, accumulate).wait(); });
+  }
+  Pending start_all_reduce(at::Tensor tensor, ReduceOp op) override {
+    return Pending([this, tensor, op] { group_.all_reduce(tensor, op).wait(); });
+  }
+  void run_broadcast(at::Tensor tensor, int64_t root) override { group_.broadcast(tensor, root); }
+  void run_gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) override {
+    group_.gather(out, in, rows, root);
+  }
+  void run_barrier() override { group_.barrier(); }
+
+  Group& group_;
+};
+
 struct RunOptions {
   int64_t shards = 1, replicas = 1, accumulation = 1;
   FsdpOptions options = {};
   /// A forward without gradients before each step.
   bool validate = false;
+  /// Collectives happen when they are waited for.
+  bool late = false;
 };
 
 /// What a run has given.
@@ -237,7 +269,10 @@ inline Outcome train(const MakeSubject& make, const RunOptions& layout) {
   Outcome outcome{.memory = std::vector<FsdpMemory>(ranks),
                   .shard_group = std::vector<GroupCounters>(ranks),
                   .replicate_group = std::vector<GroupCounters>(ranks)};
-  run_mesh(layout.replicas, layout.shards, [&](Group& shards, Group& replicas) {
+  run_mesh(layout.replicas, layout.shards, [&](Group& prompt_shards, Group& prompt_replicas) {
+    LateGroup late_shards(prompt_shards), late_replicas(prompt_replicas);
+    Group& shards = layout.late ? late_shards : prompt_shards;
+    Group& replicas = layout.late ? late_replicas : prompt_replicas;
     const int64_t rank = replicas.index() * layout.shards + shards.index();
     const auto mine = static_cast<size_t>(rank);
     const auto subject = make();

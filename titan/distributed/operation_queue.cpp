@@ -9,6 +9,11 @@ bool OperationQueue::Operation::done() const {
   return done_;
 }
 
+std::exception_ptr OperationQueue::Operation::error() const {
+  const std::lock_guard lock(queue_.mutex_);
+  return error_;
+}
+
 OperationQueue::~OperationQueue() {
   std::unique_lock lock(mutex_);
   while (running_ || !waiting_.empty()) {

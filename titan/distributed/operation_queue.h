@@ -18,6 +18,8 @@ class OperationQueue {
    public:
     /// For polling; what the operation wrote may be read when it is done.
     bool done() const;
+    /// What it threw, once it is done.
+    std::exception_ptr error() const;
 
    private:
     friend class OperationQueue;

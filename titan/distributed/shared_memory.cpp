@@ -257,7 +257,8 @@ void SharedMemory::look_for_gone() {
   for (int64_t i = 0; i < size(); ++i) {
     const Member& member = members_[i];
     if (member.pid == 0 || member.arrivals >= arrivals_) continue;
-    if (start_of_process(member.pid) == member.start) continue;
+    const int64_t start = start_of_process(member.pid);
+    if (start != 0 && start == member.start) continue;
     // It may have arrived just before it ended.
     if (member.arrivals >= arrivals_) continue;
     fail(format("{}: rank {} (process {}) is gone", place(), ranks_[static_cast<size_t>(i)],

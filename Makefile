@@ -55,6 +55,8 @@ bench: setup-tests build
 	@.venv/bin/python bench/ops.py $(BUILD)/lib/libtitan.so
 	@.venv/bin/python bench/tokenizer.py $(TITAN)
 	@.venv/bin/python bench/training.py --titan $(TITAN)
+	@cmake --build $(BUILD) --target bench_collectives
+	@.venv/bin/python bench/collectives.py $(BUILD)/bin/bench_collectives
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

@@ -67,6 +67,12 @@ foreach(source IN LISTS rank_programs)
   target_compile_options(${name} PRIVATE ${titan_warnings})
 endforeach()
 
+if(TARGET titan)
+  add_executable(bench_collectives EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/collectives_main.cpp)
+  target_link_libraries(bench_collectives PRIVATE titan)
+  target_compile_options(bench_collectives PRIVATE ${titan_warnings})
+endif()
+
 foreach(kind IN ITEMS cli oracle ranks)
   file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${kind}/*_test.py)
   foreach(script IN LISTS scripts)

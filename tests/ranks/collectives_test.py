@@ -46,6 +46,13 @@ class Collectives(unittest.TestCase):
             kinds = {axis: kind for axis, (_, kind, _) in groups_of.items()}
             self.assertEqual(kinds, {"all": "gloo", "fsdp": "shared", "dp_replicate": "gloo", "tp": "lone"})
 
+    def test_gloo_uses_the_interface_that_the_user_names(self):
+        self.assertEqual(self.check(2, nodes=2, GLOO_SOCKET_IFNAME="lo")[0]["all"][1], "gloo")
+        with Ranks(2, "check", nodes=2, GLOO_SOCKET_IFNAME="nope0") as ranks:
+            for code, _, err in ranks.finish().values():
+                self.assertEqual(code, 2, err)
+                self.assertRegex(err, r"GLOO_SOCKET_IFNAME is 'nope0', but this machine has no network interface")
+
     def test_axes_with_the_same_ranks_share_a_group(self):
         names = {axis: name for axis, (name, _, _) in self.check(2)[0].items()}
         self.assertEqual(names["fsdp"], names["all"])

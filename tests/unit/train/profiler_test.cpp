@@ -3,12 +3,14 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <map>
 
 #include "tests/unit/checkpoint/checkpoint_files.h"
+#include "tests/unit/distributed/thread_ranks.h"
 #include "titan/base/json.h"
 #include "titan/ops/autograd.h"
 #include "titan/ops/profile_range.h"
@@ -91,6 +93,20 @@ TEST_CASE("a trace names phases and operators, in time order and nested, with sh
   CHECK(spans["titan::rms_norm"].category == "cpu_op");
   CHECK(contains(read_file(trace_of(folder, 2, 3)), R"("Input Dims": [[8, 64], [64, 64]])"));
   CHECK_FALSE(std::filesystem::exists(trace_of(folder, 1, 3).parent_path()));
+}
+
+TEST_CASE("a trace names collectives and their group, and how long they are waited for") {
+  const ScratchFolder folder;
+  Profiler profiler(tracing(1, 0, 1), folder.path(), 0);
+  tests::ThreadGroup group(std::make_shared<tests::Meeting>(1), {0}, 0);
+  const at::Tensor part = at::ones({4, 2}), whole = at::zeros({4, 2});
+  group.all_gather({whole}, {part}).wait();
+  group.barrier();
+  profiler.step(1);
+  const auto spans = spans_of(trace_of(folder, 1));
+  for (const char* name :
+       {"titan::all_gather (threads)", "titan::wait (threads)", "titan::barrier (threads)"})
+    CHECK(spans.contains(name));
 }
 
 TEST_CASE("traces follow one another at the reference's steps, and the last may be a part") {

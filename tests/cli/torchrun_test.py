@@ -508,16 +508,17 @@ class Namespaces(TorchrunCase):
     SETUP = """set -e
 ip link set lo up
 unshare -n sleep 1000 & other=$!
+trap "kill -9 $other" EXIT
 while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.01; done
 ip link add name veth0 type veth peer name veth1
 ip link set veth1 netns $other
 ip addr add 10.77.0.1/24 dev veth0; ip link set veth0 up
 nsenter -t $other -n sh -c 'ip link set lo up; ip addr add 10.77.0.2/24 dev veth1; ip link set veth1 up'
 "$@" & first=$!
-nsenter -t $other -n "$@"; second=$?
-wait $first; first=$?
-kill -9 $other
-exit $((first + second))
+failed=0
+nsenter -t $other -n "$@" || failed=1
+wait $first || failed=1
+exit $failed
 """
 
     def test_two_hosts_meet_and_workers_are_told_an_address_that_reaches_node_0(self):

@@ -26,7 +26,7 @@ def free_port():
 
 def clean_environment(folder):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TITAN", "PET_", "TORCH", "OMP_", "CUDA_"))}
-    return {**kept, "DUMP_FOLDER": str(folder)}
+    return {**kept, "DUMP_FOLDER": str(folder), "TMPDIR": str(folder)}
 
 
 def launch(launcher, nodes, worker=DUMP, code=0, extra_environment=None):
@@ -39,12 +39,12 @@ def launch(launcher, nodes, worker=DUMP, code=0, extra_environment=None):
             out, _ = process.communicate(timeout=LIMIT)
             if process.returncode != code:
                 raise AssertionError(f"{launcher} {nodes}: exit code {process.returncode}\n{out}")
-        return {p.name: dict(entry.split("=", 1) for entry in p.read_text().split("\0") if entry) for p in Path(folder).iterdir()}
+        return {p.name: dict(entry.split("=", 1) for entry in p.read_text().split("\0") if entry) for p in Path(folder).iterdir() if p.is_file()}
 
 
 def by_form(environment, problems, fixed_id):
     """The environment with what a run chooses itself replaced by what it must look like."""
-    seen = {k: v for k, v in environment.items() if k not in ("DUMP_FOLDER", "_", "SHLVL", "PWD", "OLDPWD")}
+    seen = {k: v for k, v in environment.items() if k not in ("DUMP_FOLDER", "TMPDIR", "_", "SHLVL", "PWD", "OLDPWD")}
     for name, pattern in OWN.items():
         if name == "TORCHELASTIC_RUN_ID" and fixed_id:
             continue
@@ -109,27 +109,31 @@ class Environment(unittest.TestCase):
 
 
 class Workers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_launcher(self, launcher, *flags):
+        return subprocess.run([*LAUNCHERS[launcher], *flags], capture_output=True, text=True, timeout=LIMIT, env=clean_environment(self.folder))
+
     def test_workers_written_in_python_meet_over_the_launchers_store(self):
         script = ("import torch, torch.distributed as dist; dist.init_process_group('gloo'); x = torch.ones(1) * (dist.get_rank() + 1);"
                   "dist.all_reduce(x); print('sum', int(x)); dist.destroy_process_group()")
-        done = subprocess.run([TITAN, "torchrun", "--nproc_per_node=2", "--no_python", sys.executable, "-c", script],
-                              capture_output=True, text=True, timeout=LIMIT)
-        self.assertEqual((done.returncode, done.stdout), (0, "sum 3\n" * 2), done.stderr)
+        done = self.run_launcher("titan", "--nproc_per_node=2", "--tee=1", "--no_python", sys.executable, "-c", script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.splitlines()), ["[default0]:sum 3", "[default1]:sum 3"])
 
     def test_the_error_file_of_a_worker_written_in_python_is_shown(self):
-        with tempfile.TemporaryDirectory() as folder:
-            script = Path(folder) / "worker.py"
-            script.write_text("import os, time\nfrom torch.distributed.elastic.multiprocessing.errors import record\n"
-                              "@record\ndef main():\n    raise RuntimeError('the reason of rank ' + os.environ['RANK'])\nmain()\n")
-            done = subprocess.run([TITAN, "torchrun", "--no_python", sys.executable, str(script)], capture_output=True, text=True,
-                                  timeout=LIMIT, env={**os.environ, "TMPDIR": folder})
+        script = self.folder / "worker.py"
+        script.write_text("import os\nfrom torch.distributed.elastic.multiprocessing.errors import record\n"
+                          "@record\ndef main():\n    raise RuntimeError('the reason of rank ' + os.environ['RANK'])\nmain()\n")
+        done = self.run_launcher("titan", "--no_python", sys.executable, str(script))
         self.assertEqual(done.returncode, 1)
-        last = done.stderr[done.stderr.rindex("titan: error: "):]
-        self.assertIn("RuntimeError: the reason of rank 0", last)
+        self.assertIn("RuntimeError: the reason of rank 0", done.stderr[done.stderr.rindex("titan: error: "):])
 
     def test_pythons_torchrun_starts_titan(self):
-        done = subprocess.run([*LAUNCHERS["torch"], "--nproc_per_node=2", "--no-python", TITAN, "version"], capture_output=True,
-                              text=True, timeout=LIMIT)
+        done = self.run_launcher("torch", "--nproc_per_node=2", "--no-python", TITAN, "version")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(re.findall(r"^titan \d", done.stdout, re.M)), 2, done.stdout)
 

@@ -44,6 +44,7 @@ void HostLink::wait_for_nodes() {
   log_info("rendezvous at {}: waiting for {} nodes",
            Endpoint{options_.endpoint.host, port_of(listener_.get())}.text(), options_.max_nodes);
   loop_.at(Clock::now() + options_.times.join, [this] {
+    coordinator_.close_call();
     if (!coordinator_.gathering()) return;
     const std::string why = format(
         "rendezvous at {}: only {} came in {} s. Are the other launchers running, with the same "

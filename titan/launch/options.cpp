@@ -106,8 +106,9 @@ void read_rendezvous(const TorchrunWords& words, TorchrunOptions& options) {
   const std::string backend = words.text_or("rdzv-backend", "static");
   options.run_id = words.text_or("rdzv-id", "none");
   options.node_rank = words.integer("node-rank", 0, 0);
-  const bool meets_nobody = backend == "static" && !words.has("rdzv-endpoint") && !words.has("master-port") &&
-                            options.max_nodes == 1;
+  const std::string endpoint = words.text_or("rdzv-endpoint", "");
+  const bool meets_nobody =
+      backend == "static" && endpoint.empty() && !words.has("master-port") && options.max_nodes == 1;
   if (words.is_on("standalone") || meets_nobody) {
     if (options.max_nodes > 1) {
       throw ConfigError("--standalone is for one node, got --nnodes={}", words.text_or("nnodes", ""));
@@ -120,8 +121,8 @@ void read_rendezvous(const TorchrunWords& words, TorchrunOptions& options) {
     options.backend = RendezvousBackend::fixed;
     options.min_nodes = options.max_nodes;  // every rank has its node
     options.endpoint = {words.text_or("master-addr", "127.0.0.1"), words.integer("master-port", 29500, 0)};
-    if (const auto endpoint = words.text("rdzv-endpoint")) {
-      options.endpoint = Endpoint::parse(*endpoint, 29500, words.shown("rdzv-endpoint"));
+    if (!endpoint.empty()) {
+      options.endpoint = Endpoint::parse(endpoint, 29500, words.shown("rdzv-endpoint"));
     } else {
       options.endpoint = Endpoint::parse(options.endpoint.text(), 29500, words.shown("master-port"));
     }
@@ -139,7 +140,7 @@ void read_rendezvous(const TorchrunWords& words, TorchrunOptions& options) {
     throw ConfigError("{}={} is not supported: c10d (nodes in order of arrival) or static (by --node_rank)",
                       words.shown("rdzv-backend"), backend);
   }
-  options.endpoint = Endpoint::parse(words.text_or("rdzv-endpoint", ""), 29400, words.shown("rdzv-endpoint"));
+  options.endpoint = Endpoint::parse(endpoint, 29400, words.shown("rdzv-endpoint"));
   for (const char* name : {"node-rank", "master-addr", "master-port"}) {
     if (words.has(name)) {
       options.warnings.push_back(format("{} has no effect with --rdzv_backend=c10d", words.shown(name)));
@@ -171,7 +172,7 @@ void read_logs(const TorchrunWords& words, TorchrunOptions& options) {
   options.stdout_filters = filter_words(words.text_or("duplicate-stdout-filters", ""));
   options.stderr_filters = filter_words(words.text_or("duplicate-stderr-filters", ""));
   const auto filter = words.text("local-ranks-filter");
-  if (!filter) return;
+  if (!filter || filter->empty()) return;
   for (const std::string& rank : split(*filter, ',')) {
     options.local_ranks_filter.insert(whole_number(trim(rank), words.shown("local-ranks-filter"), 0));
   }

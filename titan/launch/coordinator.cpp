@@ -209,7 +209,7 @@ void Coordinator::lost(int64_t number, const std::string& why) {
   const std::string host = node->hello.host;
   const auto rank = node - nodes_.data();
   nodes_.erase(nodes_.begin() + rank);
-  if (state_ == State::gathering) {
+  if (state_ == State::gathering && number != kOwnNode) {
     log_warning("{} left before the job began: {}", host, why);
     return;
   }

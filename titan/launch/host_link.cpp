@@ -84,9 +84,10 @@ void HostLink::on_line(int64_t node, const std::string& line) {
 void HostLink::greet(int64_t node, const std::string& line) {
   Peer& peer = peers_.at(node);
   if (line.empty() || line.front() != '{') {
-    log_warning("rendezvous at {}: {} speaks another protocol{}; launchers of one job must all be titan's",
-                options_.endpoint.text(), peer.connection->peer(),
-                !line.empty() && line.front() == '\0' ? ", that of Python's torchrun" : "");
+    warn_once(
+        format("rendezvous at {}: {} speaks another protocol{}; launchers of one job must all be titan's",
+               options_.endpoint.text(), peer.connection->peer(),
+               !line.empty() && line.front() == '\0' ? ", that of Python's torchrun" : ""));
     return drop(node);
   }
   try {

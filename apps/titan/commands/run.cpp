@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -17,10 +18,13 @@ namespace {
 /// The message without control characters (names in damaged files may hold some).
 std::string printable(std::string_view message) {
   // libtorch appends where in its code an error came from; that helps no user.
-  message = message.substr(0, message.find("\nException raised from"));
+  message = message.substr(0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
   std::string shown;
   for (const char c : message) {
     if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') shown += c;
+  }
+  if (shown.find("can't allocate memory") != shown.npos) {
+    shown += ". Lower training.local_batch_size or training.seq_len, or let activation_checkpoint keep less";
   }
   return shown;
 }

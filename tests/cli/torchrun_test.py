@@ -14,6 +14,14 @@ from pathlib import Path
 TITAN = os.environ["TITAN"]
 LIMIT = 60  # seconds that any one command may take
 
+# What a c10d client sends first, and a ping; one write, so that lines of two workers do not mix.
+STORE_PROBE = """
+import os, socket
+s = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), 30)
+s.sendall(bytes([0, 0xCE, 0xF7, 0x85, 0x3C, 13]) + b"abcd")
+os.write(1, f"{os.environ['RANK']} {os.environ['MASTER_ADDR']} {s.recv(4)}\\n".encode())
+"""
+
 
 def command(*flags, script=None, program=None):
     words = [TITAN, "torchrun", *map(str, flags)]
@@ -276,15 +284,24 @@ class Failures(TorchrunCase):
         self.assertIn("cause", last)
 
     def test_whoever_only_follows_a_peer_is_not_first(self):
-        script = 'if [ $RANK = 0 ]; then echo "{\\"message\\": {\\"message\\": \\"rank 1 died\\", \\"extraInfo\\": {\\"timestamp\\": 5.5, \\"peer_failure\\": true}}}"' \
-                 ' > $TORCHELASTIC_ERROR_FILE; touch $TMPDIR/0; exit 1; fi; while [ ! -e $TMPDIR/0 ]; do sleep 0.01; done; kill -KILL $$'
-        last = self.summary(self.fails("--nproc_per_node", "2", "--shutdown-timeout", "5", script='trap "" TERM; ' + script.replace("kill -KILL", "echo '{\"message\": \"own\"}' > $TORCHELASTIC_ERROR_FILE; kill -KILL")))
+        follower = '{"message": {"message": "rank 1 died", "extraInfo": {"timestamp": 5.5, "peer_failure": true}}}'
+        script = f"""
+trap "" TERM
+touch $TMPDIR/ready.$RANK
+while [ ! -e $TMPDIR/ready.1 ]; do sleep 0.01; done
+if [ $RANK = 0 ]; then echo '{follower}' > $TORCHELASTIC_ERROR_FILE; touch $TMPDIR/failed; exit 1; fi
+while [ ! -e $TMPDIR/failed ]; do sleep 0.01; done
+echo '{{"message": "own"}}' > $TORCHELASTIC_ERROR_FILE
+kill -KILL $$
+"""
+        last = self.summary(self.fails("--nproc_per_node", "2", script=script))
         self.assertIn("rank 1 ", last)
         self.assertIn("ended by SIGKILL", last)
 
     def test_workers_that_ignore_sigterm_are_killed_after_the_grace(self):
         begin = time.monotonic()
-        err = self.fails("--nproc_per_node", "2", "--shutdown-timeout", "1", script='trap "" TERM; if [ $RANK = 1 ]; then exit 1; fi; while :; do sleep 0.1; done')
+        err = self.fails("--nproc_per_node", "2", "--shutdown-timeout", "1", script='trap "" TERM; touch $TMPDIR/$RANK; while [ ! -e $TMPDIR/0 ]; do sleep 0.01; done;'
+                         ' if [ $RANK = 1 ]; then exit 1; fi; while :; do sleep 0.1; done')
         self.assertGreaterEqual(time.monotonic() - begin, 1)
         self.assertIn("1 workers still run 1 s after SIGTERM", err)
 
@@ -355,10 +372,10 @@ class Ends(TorchrunCase):
         process.stdout.close()
 
     def test_workers_reach_the_store_under_the_address_that_they_are_told(self):
-        script = 'exec python3 -c "import os, socket; s = socket.create_connection((os.environ[\'MASTER_ADDR\'], int(os.environ[\'MASTER_PORT\'])), 30);' \
-                 ' s.sendall(bytes([0, 0xCE, 0xF7, 0x85, 0x3C, 13]) + b\'abcd\'); print(s.recv(4))"'
-        result = run("--nproc_per_node", "2", script=script)
-        self.assertEqual(result.stdout, "b'abcd'\n" * 2, result.stderr)
+        result = run("--nproc_per_node", "2", program=["--no_python", "python3", "-c", STORE_PROBE])
+        self.assertEqual(sorted(result.stdout.splitlines()), [f"{rank} {address} b'abcd'" for rank, address in enumerate(result.stdout.split()[1::3])],
+                         result.stderr)
+        self.assertEqual(len(result.stdout.splitlines()), 2)
 
     def test_a_store_that_dies_ends_the_job(self):
         process = start(script=self.SLEEPER)
@@ -454,7 +471,8 @@ class Nodes(TorchrunCase):
         host = start(*where, "--node_rank", "0", script="true")
         host.stderr.readline()
         other = start(*where, "--node_rank", "1", script="true")
-        wait_for(lambda: "--node_rank=1 is taken" in run(*where, "--node_rank", "1", "--rdzv_conf", "timeout=5", script="true").stderr, "the refusal")
+        self.assertIn("2 of 3 nodes", host.stderr.readline())
+        self.assertIn("--node_rank=1 is taken", run(*where, "--node_rank", "1", script="true").stderr)
         for node in (host, other):
             node.terminate()
             self.finish(node)
@@ -525,9 +543,7 @@ exit $failed
         probe = subprocess.run(["unshare", "-rn", "sh", "-c", "ip link add name veth0 type veth peer name veth1"], capture_output=True, text=True)
         if probe.returncode != 0:
             self.skipTest(f"no network namespaces with veth here: {probe.stderr.strip()}")
-        script = 'exec python3 -c "import os, socket; s = socket.create_connection((os.environ[\'MASTER_ADDR\'], int(os.environ[\'MASTER_PORT\'])), 30);' \
-                 ' s.sendall(bytes([0, 0xCE, 0xF7, 0x85, 0x3C, 13]) + b\'abcd\'); print(os.environ[\'RANK\'], os.environ[\'MASTER_ADDR\'], s.recv(4))"'
-        launch = command("--nnodes", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "10.77.0.1:29411", "--rdzv_id", "job", script=script)
+        launch = command("--nnodes", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "10.77.0.1:29411", "--rdzv_id", "job", program=["--no_python", "python3", "-c", STORE_PROBE])
         done = subprocess.run(["unshare", "-rn", "sh", "-c", self.SETUP, "sh", *launch], capture_output=True, text=True, timeout=LIMIT)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(sorted(done.stdout.splitlines()), ["0 10.77.0.1 b'abcd'", "1 10.77.0.1 b'abcd'"])

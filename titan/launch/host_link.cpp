@@ -97,6 +97,9 @@ void HostLink::greet(int64_t node, const std::string& line) {
     welcome.append_member("titan_rendezvous", build_info().version);
     send(node, welcome);
     if (const auto refusal = coordinator_.join(node, hello)) refuse(node, *refusal);
+    if (coordinator_.gathering()) {
+      log_info("rendezvous at {}: {} are here", options_.endpoint.text(), coordinator_.present());
+    }
   } catch (const ValueError& error) {
     log_warning("rendezvous at {}: {} was refused: {}", options_.endpoint.text(), peer.connection->peer(),
                 error.what());

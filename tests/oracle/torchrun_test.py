@@ -105,7 +105,7 @@ class Environment(unittest.TestCase):
 
     def test_after_a_restart(self):
         self.same([["--nproc_per_node=2", "--max_restarts=1", "--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0", "--rdzv_id=r"]], 4,
-                  worker=f"{DUMP}; [ $TORCHELASTIC_RESTART_COUNT = 1 ]")
+                  worker=f'{DUMP}; cd "$DUMP_FOLDER"; n=$TORCHELASTIC_RESTART_COUNT; while [ ! -e 0.$n ] || [ ! -e 1.$n ]; do sleep 0.02; done; [ $n = 1 ]')
 
 
 class Workers(unittest.TestCase):

@@ -2,13 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <omp.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,29 +21,64 @@
 
 namespace titan::tests {
 
+/// A collective of threads that cannot come to its end, because of what another rank did or did not do.
+struct RankMissing : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// What the threads of a group share: where each one's tensors lie, and a barrier.
 class Meeting {
  public:
-  explicit Meeting(int64_t size) : tensors(static_cast<size_t>(size)), size_(size) {}
+  explicit Meeting(int64_t size, std::chrono::milliseconds limit = std::chrono::seconds(60))
+      : tensors(static_cast<size_t>(size)), here_(static_cast<size_t>(size)), limit_(limit) {}
 
-  void arrive() {
+  /// Waits for the other ranks. RankMissing, now and from then on, on every rank that waits or comes, when
+  /// one of them has left or does not come in time.
+  void arrive(int64_t rank) {
     std::unique_lock lock(mutex_);
+    if (!failure_.empty()) throw RankMissing(failure_);
+    here_[static_cast<size_t>(rank)] = true;
     const int64_t round = round_;
-    if (++arrived_ == size_) {
-      arrived_ = 0;
+    if (missing().empty()) {
+      here_.assign(here_.size(), false);
       ++round_;
-      all_here_.notify_all();
+      changed_.notify_all();
       return;
     }
-    all_here_.wait(lock, [&] { return round_ != round; });
+    const auto over = [&] { return round_ != round || !failure_.empty(); };
+    if (!changed_.wait_for(lock, limit_, over)) fail("did not arrive at a collective in time");
+    if (round_ == round) throw RankMissing(failure_);
+  }
+
+  /// The rank comes no more; whoever waits for it learns so.
+  void leave(int64_t rank) {
+    const std::scoped_lock lock(mutex_);
+    if (failure_.empty()) failure_ = "rank " + std::to_string(rank) + " of a group of threads has left it";
+    changed_.notify_all();
   }
 
   std::vector<std::vector<at::Tensor>> tensors;
 
  private:
+  std::string missing() const {
+    std::string ranks;
+    for (size_t rank = 0; rank < here_.size(); ++rank) {
+      if (!here_[rank]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    return ranks;
+  }
+
+  void fail(const std::string& how) {
+    failure_ = "rank " + missing() + " of a group of threads " + how;
+    changed_.notify_all();
+  }
+
   std::mutex mutex_;
-  std::condition_variable all_here_;
-  int64_t size_, arrived_ = 0, round_ = 0;
+  std::condition_variable changed_;
+  std::vector<bool> here_;
+  std::chrono::milliseconds limit_;
+  int64_t round_ = 0;
+  std::string failure_;
 };
 
 /// A group whose ranks are threads of this process; sums in rank order, like the real ones.
@@ -47,6 +86,7 @@ class ThreadGroup final : public Group {
  public:
   ThreadGroup(std::shared_ptr<Meeting> meeting, std::vector<int64_t> ranks, int64_t index)
       : Group("threads", std::move(ranks), index), meeting_(std::move(meeting)) {}
+  ~ThreadGroup() override { meeting_->leave(index()); }
 
  private:
   at::Tensor rows_of(const at::Tensor& whole, int64_t rank) const {
@@ -58,9 +98,9 @@ class ThreadGroup final : public Group {
   void exchange(std::vector<at::Tensor> mine, Use&& use) {
     const at::NoGradGuard no_grad;
     meeting_->tensors[static_cast<size_t>(index())] = std::move(mine);
-    meeting_->arrive();
+    meeting_->arrive(index());
     use(meeting_->tensors);
-    meeting_->arrive();
+    meeting_->arrive(index());
   }
 
   static at::Tensor wide(const at::Tensor& t) {
@@ -105,7 +145,7 @@ class ThreadGroup final : public Group {
     });
     const at::NoGradGuard no_grad;
     tensor.copy_(result);
-    meeting_->arrive();
+    meeting_->arrive(index());
     return {};
   }
 
@@ -122,28 +162,33 @@ class ThreadGroup final : public Group {
     });
   }
 
-  void run_barrier() override { meeting_->arrive(); }
+  void run_barrier() override { meeting_->arrive(index()); }
 
   std::shared_ptr<Meeting> meeting_;
 };
 
-/// Runs `rank_main(rank)` on `size` threads and rethrows the first exception. A rank that throws while others
-/// wait for it would leave them waiting: tests of errors give every rank the same error.
+/// Runs `rank_main(rank)` on `size` threads and rethrows the first rank's exception, the cause before what
+/// followed from it.
 inline void run_ranks(int64_t size, const std::function<void(int64_t)>& rank_main) {
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
+  std::vector<std::exception_ptr> causes(static_cast<size_t>(size)), effects = causes;
   std::vector<std::thread> threads;
   for (int64_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
+      omp_set_num_threads(1);  // the ranks' teams would spin for each other's cores
       try {
         rank_main(rank);
+      } catch (const RankMissing&) {
+        effects[static_cast<size_t>(rank)] = std::current_exception();
       } catch (...) {
-        errors[static_cast<size_t>(rank)] = std::current_exception();
+        causes[static_cast<size_t>(rank)] = std::current_exception();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const auto& error : errors) {
-    if (error) std::rethrow_exception(error);
+  for (const auto* errors : {&causes, &effects}) {
+    for (const auto& error : *errors) {
+      if (error) std::rethrow_exception(error);
+    }
   }
 }
 

@@ -5,7 +5,14 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
+#include <array>
+
 namespace titan {
+namespace {
+
+constexpr std::chrono::milliseconds kShort(50);
+
+}  // namespace
 
 TEST_CASE("a group of threads gathers and scatters rows that do not divide") {
   tests::run_ranks(3, [](Group& group) {
@@ -29,6 +36,33 @@ TEST_CASE("a group of threads reduces in rank order") {
     CHECK(t.equal(at::full({3}, 3.0)));
     group.all_reduce(t.mul_(static_cast<double>(group.index())), ReduceOp::max).wait();
     CHECK(t.equal(at::full({3}, 3.0)));
+  });
+}
+
+TEST_CASE("a rank that throws or returns ends the others' wait, and the cause is what comes out") {
+  const auto outcome = [](bool throws) {
+    try {
+      tests::run_ranks(3, [&](Group& group) {
+        group.barrier();
+        if (group.index() != 2) group.barrier();
+        if (throws && group.index() == 2) throw std::logic_error("the cause");
+      });
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(outcome(true) == "the cause");
+  CHECK(outcome(false) == "rank 2 of a group of threads has left it");
+}
+
+TEST_CASE("ranks that wait for each other in two groups fail together") {
+  tests::run_ranks(2, [meetings = std::array{std::make_shared<tests::Meeting>(2, kShort),
+                                             std::make_shared<tests::Meeting>(2, kShort)}](int64_t rank) {
+    const auto& mine = meetings[static_cast<size_t>(rank)];
+    const std::string missing = "rank " + std::to_string(1 - rank) + " of a group of threads did not arrive";
+    CHECK_THROWS_WITH_AS(mine->arrive(rank), doctest::Contains(missing.c_str()), tests::RankMissing);
+    CHECK_THROWS_WITH_AS(mine->arrive(rank), doctest::Contains(missing.c_str()), tests::RankMissing);
   });
 }
 

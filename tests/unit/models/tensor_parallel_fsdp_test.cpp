@@ -23,7 +23,6 @@ TEST_CASE("weights cut over two tensor-parallel ranks and then over two more tra
     std::vector<std::map<std::string, Parameter>> held(kTp * kShards);
     std::vector<double> losses(kTp * kShards);
     run_ranks(kTp * kShards, [&](int64_t rank) {
-      omp_set_num_threads(1);
       const int64_t shard = rank / kTp, tp = rank % kTp;
       ThreadGroup tp_group(of_shard[static_cast<size_t>(shard)], {0, 1}, tp);
       ThreadGroup shard_group(of_tp[static_cast<size_t>(tp)], {0, 1}, shard);

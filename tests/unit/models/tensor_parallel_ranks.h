@@ -2,7 +2,6 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <omp.h>
 
 #include <functional>
 #include <map>
@@ -64,7 +63,6 @@ struct Setting {
 };
 
 inline Computed compute(LanguageModel& model, const Setting& setting, Group* group) {
-  omp_set_num_threads(1);  // of this rank only: teams of many ranks would spin for each other's cores
   model.set_compute_dtype(setting.dtype);
   model.set_recompute(setting.recompute);
   materialize(model, at::kFloat, at::kCPU, 5);

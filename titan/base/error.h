@@ -20,6 +20,12 @@ struct CommonError : ValueError {
   using ValueError::ValueError;
 };
 
+/// What ranks meet when another one is gone or late: not the fault itself, which the launcher looks for
+/// elsewhere.
+struct PeerError : CommonError {
+  using CommonError::CommonError;
+};
+
 /// A mistake in the command line or the configuration. Programs print it and exit with 2.
 struct ConfigError : CommonError {
   using CommonError::CommonError;

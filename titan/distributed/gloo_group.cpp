@@ -228,7 +228,7 @@ class GlooGroup final : public Group {
   /// run(), with Gloo's errors said in our words. A group that failed once stays so.
   template <class Run>
   std::invoke_result_t<Run> guarded(Collective collective, Run&& run) {
-    if (!failure_.empty()) throw ValueError("{}", failure_);
+    if (!failure_.empty()) throw PeerError("{}", failure_);
     try {
       return run();
     } catch (const c10::Error& error) {
@@ -251,7 +251,7 @@ class GlooGroup final : public Group {
     } else {
       failure_ = format("{}: {} {} gone", place, ranks_text(missing), one ? "is" : "are");
     }
-    throw ValueError("{}", failure_);
+    throw PeerError("{}", failure_);
   }
 
   /// The members that do not learn of the failure within a short time. `late` becomes what the first to fail

@@ -36,6 +36,17 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
+GroupCounters& GroupCounters::operator+=(const GroupCounters& other) {
+  all_gathers += other.all_gathers;
+  reduce_scatters += other.reduce_scatters;
+  all_reduces += other.all_reduces;
+  all_gather_bytes += other.all_gather_bytes;
+  reduce_scatter_bytes += other.reduce_scatter_bytes;
+  all_reduce_bytes += other.all_reduce_bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
 void Pending::wait() {
   if (!finish_) return;
   const auto finish = std::exchange(finish_, nullptr);

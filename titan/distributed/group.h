@@ -38,6 +38,8 @@ struct GroupCounters {
   int64_t all_reduce_bytes = 0;
   /// Time that callers spent waiting.
   double seconds = 0;
+
+  GroupCounters& operator+=(const GroupCounters& other);
 };
 
 /// Ranks that communicate, in a fixed order. Every member calls the same collectives in the same order, from

@@ -172,7 +172,7 @@ struct Rendezvous::Impl {
                                               seconds_of(timeout), place())));
       }
       // All give the message of the first whose time is up.
-      if (there("failure")) throw ValueError("{}", text_at("failure"));
+      if (there("failure")) throw PeerError("{}", text_at("failure"));
       std::this_thread::sleep_for(kPollInterval);
     }
     std::vector<std::string> keys;
@@ -209,8 +209,8 @@ Rendezvous::Rendezvous(const Launch& launch, milliseconds timeout) : impl_(std::
   try {
     impl_->meet(timeout);
   } catch (const c10::Error& error) {
-    throw ValueError("rank {} lost the rendezvous at {}; has {} ended? ({})", launch.rank, impl_->place(),
-                     launch.agent_store ? "the launcher" : "rank 0", first_line(error));
+    throw PeerError("rank {} lost the rendezvous at {}; has {} ended? ({})", launch.rank, impl_->place(),
+                    launch.agent_store ? "the launcher" : "rank 0", first_line(error));
   } catch (const ValueError&) {
     leave(kFailureTimeout);
     throw;

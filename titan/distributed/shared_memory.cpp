@@ -307,10 +307,10 @@ void SharedMemory::fail(std::string_view message) {
 void SharedMemory::throw_failure() const {
   // Who writes the message may die over it.
   for (int i = 0; header_->failed != 2; ++i) {
-    if (i == 1000) throw ValueError("group {} has failed", name_);
+    if (i == 1000) throw PeerError("group {} has failed", name_);
     usleep(1000);
   }
-  throw ValueError("{}", header_->message);
+  throw PeerError("{}", header_->message);
 }
 
 }  // namespace titan

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "titan/base/error.h"
+#include "titan/base/log.h"
 #include "titan/distributed/gloo_group.h"
 #include "titan/distributed/lone_group.h"
 #include "titan/distributed/rendezvous.h"
@@ -31,10 +32,13 @@ struct World::Impl {
       return nodes[static_cast<size_t>(rank)] == nodes[static_cast<size_t>(launch.rank)];
     });
     if (one_node) {
+      log_info("Group {}: {} ranks of one node, over shared memory", name, ranks.size());
       return std::make_unique<SharedMemoryGroup>(*store, name, ranks, index,
                                                  SharedMemoryOptions{.timeout = timeout});
     }
     const GlooNetwork network = choose_gloo_network(launch.master_addr, rendezvous->one_machine());
+    log_info("Group {}: {} ranks of several nodes, over Gloo at {}", name, ranks.size(),
+             network.address.empty() ? join(network.interfaces, ",") : network.address);
     return make_gloo_group(*store, name, ranks, index, network, timeout);
   }
 };
@@ -60,10 +64,10 @@ void World::set_timeout(std::chrono::milliseconds timeout) {
   for (const auto& [ranks, group] : impl_->groups) group->set_timeout(timeout);
 }
 
-double World::communication_seconds() const {
-  double seconds = 0;
-  for (const auto& [ranks, group] : impl_->groups) seconds += group->counters().seconds;
-  return seconds;
+GroupCounters World::counters() const {
+  GroupCounters total;
+  for (const auto& [ranks, group] : impl_->groups) total += group->counters();
+  return total;
 }
 
 }  // namespace titan

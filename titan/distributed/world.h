@@ -47,8 +47,8 @@ class World {
   /// From now on a collective fails after that long.
   void set_timeout(std::chrono::milliseconds timeout);
 
-  /// Time that this rank spent waiting in collectives of all groups, in seconds.
-  double communication_seconds() const;
+  /// What all groups of this rank have carried.
+  GroupCounters counters() const;
 
  private:
   struct Impl;

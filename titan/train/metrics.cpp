@@ -123,12 +123,13 @@ void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar
 
 void MetricsProcessor::start() {
   window_start_ = Clock::now();
-  waited_before_ = context_.world->communication_seconds();
+  carried_before_ = context_.world->counters();
 }
 
 void MetricsProcessor::add_rank_scalars(std::vector<Scalar>& scalars, double tps, double seconds,
                                         const MemoryStats& memory) {
-  const double waited = context_.world->communication_seconds() - waited_before_;
+  const GroupCounters carried = context_.world->counters();
+  const double waited = carried.seconds - carried_before_.seconds;
   const auto ranks = gather_numbers(*context_.world, {tps, waited, loading_seconds_, memory.max_active_gib});
   double all_tps = 0, all_waited = 0, most_loading = 0;
   size_t fullest = 0;
@@ -143,6 +144,15 @@ void MetricsProcessor::add_rank_scalars(std::vector<Scalar>& scalars, double tps
   scalars.emplace_back("throughput_of_all_ranks(tps)", all_tps);
   scalars.emplace_back("time_metrics/communication(s)", mean_waited / steps);
   scalars.emplace_back("time_metrics/communication(%)", 100.0 * mean_waited / seconds);
+  const auto per_step = [&](int64_t now, int64_t before) {
+    return static_cast<double>(now - before) / steps;
+  };
+  scalars.emplace_back("communication/all_gather(bytes)",
+                       per_step(carried.all_gather_bytes, carried_before_.all_gather_bytes));
+  scalars.emplace_back("communication/reduce_scatter(bytes)",
+                       per_step(carried.reduce_scatter_bytes, carried_before_.reduce_scatter_bytes));
+  scalars.emplace_back("communication/all_reduce(bytes)",
+                       per_step(carried.all_reduce_bytes, carried_before_.all_reduce_bytes));
   scalars.emplace_back("time_metrics/data_loading_of_slowest_rank(s)", most_loading / steps);
   scalars.emplace_back("memory/max_active_of_all_ranks(GiB)", ranks[fullest][3]);
   scalars.emplace_back("memory/rank_with_max_active", static_cast<double>(fullest));

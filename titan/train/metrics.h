@@ -100,7 +100,8 @@ class MetricsProcessor {
   std::optional<JsonLinesWriter> json_lines_;
 
   Clock::time_point window_start_ = Clock::now();
-  double excluded_seconds_ = 0, loading_seconds_ = 0, waited_before_ = 0;
+  double excluded_seconds_ = 0, loading_seconds_ = 0;
+  GroupCounters carried_before_;
   int64_t num_tokens_ = 0, num_batches_ = 0, num_steps_ = 0;
 };
 

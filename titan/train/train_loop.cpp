@@ -68,12 +68,19 @@ MicroBatches fetch(TrainingRun& run) {
 
 void log_step(TrainingRun& run, const StepLoss& loss, double lr_factor) {
   if (!run.metrics->should_log(run.step)) return;
+  std::vector<Scalar> extra = run.optimizer->learning_rates(lr_factor);
+  if (run.sharded) {
+    const FsdpMemory& memory = run.sharded->memory();
+    extra.emplace_back("memory/peak_gathered_weights(bytes)", static_cast<double>(memory.peak_unsharded));
+    extra.emplace_back("memory/peak_whole_gradients(bytes)",
+                       static_cast<double>(memory.peak_unsharded_gradients));
+  }
   run.metrics->log_step({.step = run.step,
                          .avg_loss = loss.avg_loss,
                          .max_loss = loss.max_loss,
                          .grad_norm = loss.grad_norm,
                          .tokens_seen = run.tokens_seen},
-                        run.optimizer->learning_rates(lr_factor));
+                        extra);
 }
 
 /// How a step ended. Every rank sees the same.
@@ -113,7 +120,7 @@ StepEnd train_step(TrainingRun& run, const LossFunction& loss_of, int signal) {
 
 /// After its first step a process waits less long for the others: nobody compiles or loads any more.
 void tighten_timeout(TrainingRun& run) {
-  if (run.world->launch().world_size == 1) return;
+  if (run.launch.world_size == 1) return;
   const std::chrono::seconds timeout(run.config().comm.train_timeout_seconds);
   log_info("Synchronizing and adjusting timeout for all ProcessGroups to {}", clock_text(timeout.count()));
   run.world->set_timeout(timeout);
@@ -126,7 +133,9 @@ void validate_if_due(TrainingRun& run, const LossFunction& loss_of) {
   run.metrics->log_validation(run.step, result.loss, result.num_tokens, seconds_since(start));
 }
 
-void save_last(const TrainingRun& run) {
+// One rank writes while the others wait: a slow disk may take longer than a step of training.
+void save_last(TrainingRun& run) {
+  run.world->set_timeout(std::chrono::seconds(run.config().comm.init_timeout_seconds));
   run.checkpoints->save_last(run.step, hf_model(*run.model_parts.front(), run.config().model_spec));
 }
 

@@ -1,6 +1,6 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -29,14 +29,22 @@ std::string printable(std::string_view message) {
   return shown;
 }
 
+/// Whose fault an error is, as far as the rank that meets it can tell.
+enum class Fault {
+  own,     ///< nobody else may know of it
+  common,  ///< every rank meets it alike
+  peer,    ///< another rank is gone or late
+};
+
 /// Leaves the message where torchrun and `titan torchrun` look for that of a failed worker. False when nobody
 /// looks, or the file cannot be written.
-bool tell_launcher(const std::string& message) {
+bool tell_launcher(const std::string& message, Fault fault) {
   const auto file = env("TORCHELASTIC_ERROR_FILE");
   if (!file) return false;
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   Json extra = Json::object();
-  extra.set("py_callstack", "");
-  extra.set("timestamp", std::to_string(std::time(nullptr)));
+  extra.set("timestamp", now.count());  // a number: PyTorch's torchrun makes whole seconds of it
+  if (fault == Fault::peer) extra.set("peer_failure", true);
   Json inner = Json::object();
   inner.set("message", message);
   inner.set("extraInfo", std::move(extra));
@@ -47,12 +55,12 @@ bool tell_launcher(const std::string& message) {
   return bool(out);
 }
 
-/// Says what went wrong on stderr, and to the launcher. A fault that all ranks meet alike is printed by rank
-/// 0 alone where a launcher repeats the first failing rank's message.
-int fail(std::string_view what, int exit_code, bool common) {
+/// Says what went wrong on stderr, and to the launcher. What all ranks meet is printed by rank 0 alone where
+/// a launcher repeats the message of the rank that failed first.
+int fail(std::string_view what, int exit_code, Fault fault) {
   const std::string message = printable(what);
-  const bool told = tell_launcher(message);
-  if (told && common && env("RANK").value_or("0") != "0") return exit_code;
+  const bool told = tell_launcher(message, fault);
+  if (told && fault != Fault::own && env("RANK").value_or("0") != "0") return exit_code;
   std::cerr << "titan: error: " << message << std::endl;
   return exit_code;
 }
@@ -64,17 +72,19 @@ int run_command(CommandFunction* command, std::span<const std::string> args) {
     const int exit_code = command(args);
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
-      return fail("not everything could be written to standard output", 1, false);
+      return fail("not everything could be written to standard output", 1, Fault::own);
     }
     return exit_code;
   } catch (const ConfigError& error) {
-    return fail(error.what(), 2, true);
+    return fail(error.what(), 2, Fault::common);
+  } catch (const PeerError& error) {
+    return fail(error.what(), 1, Fault::peer);
   } catch (const CommonError& error) {
-    return fail(error.what(), 1, true);
+    return fail(error.what(), 1, Fault::common);
   } catch (const std::exception& error) {
-    return fail(error.what(), 1, false);
+    return fail(error.what(), 1, Fault::own);
   } catch (...) {
-    return fail("something was thrown that is no std::exception, by a module's own code", 1, false);
+    return fail("something was thrown that is no std::exception, by a module's own code", 1, Fault::own);
   }
 }
 

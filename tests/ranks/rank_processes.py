@@ -52,11 +52,12 @@ class Ranks:
                 raise AssertionError(f"not ready: {line} {process.stderr.read()}")
 
     def finish(self, besides=()):
-        """{rank: (exit code, stdout, stderr)} of all ranks but `besides`."""
+        """{rank: (exit code, stdout, stderr but for what is said of groups)} of all ranks but `besides`."""
         deadline = time.monotonic() + LIMIT_S
         done = {}
         for rank, process in self.processes.items():
             if rank not in besides:
                 out, err = process.communicate(timeout=max(deadline - time.monotonic(), 1))
-                done[rank] = (process.returncode, out, err)
+                errors = [line for line in err.splitlines(keepends=True) if " - INFO - Group " not in line]
+                done[rank] = (process.returncode, out, "".join(errors))
         return done

@@ -16,6 +16,7 @@
 #include "titan/train/agreement.h"
 #include "titan/train/check_assets.h"
 #include "titan/train/hf_model.h"
+#include "titan/train/memory_check.h"
 #include "titan/train/mesh_setup.h"
 #include "titan/train/parallelize.h"
 
@@ -37,10 +38,6 @@ void place_in_job(TrainingRun& run) {
   run.dims = resolve_mesh(run.config(), run.launch.world_size);
   run.accumulation_steps = gradient_accumulation_steps(run.config().training, run.dp());
 }
-
-/// What a process takes before it holds a model: libtorch's own data and the runtime's. Measured with
-/// /proc/PID/smaps_rollup (private pages).
-constexpr int64_t kProcessBytes = 40 << 20;
 
 void prepare_dump_folder(TrainingRun& run) {
   require_writable_folder(run.config().dump_folder, "--dump_folder");
@@ -188,32 +185,12 @@ int64_t largest_unit_bytes(TrainingRun& run) {
   return largest;
 }
 
-// Memory is only taken as it is written to: without this check a model that is too large would be killed by
-// the system without a word, after minutes.
 void check_memory(TrainingRun& run) {
-  const bool small_moments =
-      run.config().optimizer.implementation == OptimizerImplementation::fused_opt_states_bf16;
-  const bool small_weights = run.config().training.dtype == TrainingDtype::bfloat16;
-  const int64_t weights = parameter_bytes(run), ranks = run.launch.local_world_size;
-  const int64_t moments = small_moments && !small_weights ? weights : 2 * weights;
-  // Two units of weights and one of gradients are whole at a time.
-  const int64_t whole = run.sharded ? 3 * largest_unit_bytes(run) : 0;
-  const int64_t base = ranks > 1 ? kProcessBytes : 0;
-  const int64_t needed = ranks * (2 * weights + moments + whole + base);
-  if (needed <= run.device.capacity_bytes + run.device.swap_bytes) return;
-  const ModelSpec& spec = run.config().model_spec;
-  const auto gib = [](int64_t bytes) { return fixed(static_cast<double>(bytes) / kGiB, 1); };
-  throw CommonError(
-      "{} {} needs {} GiB{} for weights ({}), gradients ({}) and optimizer moments ({}){}, but this machine "
-      "has {} GiB of memory and {} GiB of swap; take a smaller flavor, {}or training.dtype bfloat16 and "
-      "optimizer.implementation fused_opt_states_bf16",
-      spec.name, spec.flavor, gib(needed), ranks > 1 ? format(" on the {} ranks of this machine", ranks) : "",
-      gib(weights), gib(weights), gib(moments),
-      ranks > 1
-          ? format(", weights gathered whole ({}) and the process ({}), each per rank", gib(whole), gib(base))
-          : "",
-      gib(run.device.capacity_bytes), gib(run.device.swap_bytes),
-      ranks > 1 ? "fewer ranks on this machine, " : "");
+  require_memory(run.config(), {.weight_bytes = parameter_bytes(run),
+                                .unit_bytes = run.sharded ? largest_unit_bytes(run) : 0,
+                                .ranks = run.launch.local_world_size,
+                                .capacity_bytes = run.device.capacity_bytes,
+                                .swap_bytes = run.device.swap_bytes});
 }
 
 void build_optimizer(TrainingRun& run) {

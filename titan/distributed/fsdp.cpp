@@ -29,7 +29,7 @@ struct FullyShardedModel::Impl {
   };
   struct Unit {
     std::unique_ptr<FsdpUnit> weights;
-    bool entered = false, left = false;  ///< in this pass, by forward and by backward
+    bool left = false;  ///< by this pass's backward
   };
 
   Impl(const std::vector<ShardingUnit>& sharding_units, Group& shards, Group& replicas,
@@ -96,9 +96,9 @@ void FullyShardedModel::Impl::before(size_t place) {
   use.entered = true;
   order.push_back(place);
   gather_for(units[use.unit]);
-  const bool prefetch_next = options.prefetch && use.first && use.unit + 1 < units.size();
-  units[use.unit].entered = true;
-  if (prefetch_next && !units[use.unit + 1].entered) units[use.unit + 1].weights->start_gather();
+  if (options.prefetch && use.first && use.unit + 1 < units.size()) {
+    units[use.unit + 1].weights->start_gather();
+  }
 }
 
 void FullyShardedModel::Impl::gather_for(Unit& unit) {
@@ -162,7 +162,6 @@ void FullyShardedModel::Impl::finish_backward() {
   if (backward_began) {
     for (auto unit = units.rbegin(); unit != units.rend(); ++unit) leave(*unit);
     finish_reduction();
-    for (Pending& sum : replica_sums) sum.wait();
     for (const Unit& unit : units) unit.weights->begin_pass();
   }
   end_pass();
@@ -176,7 +175,7 @@ void FullyShardedModel::Impl::end_pass() {
     unit.weights->abandon_gradients();
     unit.weights->begin_pass();
     unit.weights->reshard();
-    unit.entered = unit.left = false;
+    unit.left = false;
   }
   for (Use& use : uses) use.entered = use.recorded = false;
   order.clear();

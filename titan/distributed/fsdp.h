@@ -55,8 +55,7 @@ void shard_parameters(Module& model, int64_t shards, int64_t index);
 ///     to backward are gathered once: all of them with reshard_after_forward off; by default the last one;
 ///     with reshard_last_after_forward none. A forward without gradients gathers every unit once.
 ///   reduce-scatter, each micro-batch: T (n-1)/n elements of param_dtype; with defer_reduce once a step, in
-///   the
-///     dtype of the shards.
+///     the dtype of the shards.
 ///   all-reduce over the replicate group, once a step: T/n elements of the dtype of the shards.
 /// Memory of a rank: (weights + gradients + optimizer state) / n, and of whole tensors
 ///   weights: the two largest neighbouring units (in use, prefetched); without prefetch the largest one;

@@ -1,7 +1,9 @@
+#include <ATen/Context.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <stdexcept>
 
 #include "tests/unit/distributed/fsdp_subjects.h"
@@ -58,11 +60,27 @@ at::Tensor fails_in_backward(const at::Tensor& x) {
   return differentiable(std::move(failing), [&] { return x; });
 }
 
+/// The identity, but for a backward that calls `probe`.
+at::Tensor probed_in_backward(const at::Tensor& x, const std::function<void()>& probe) {
+  Backward probing{.name = "probing", .inputs = {x}};
+  probing.fn = [probe](const GradientCall& call) -> std::vector<at::Tensor> {
+    probe();
+    return {call.grad_outputs[0]};
+  };
+  return differentiable(std::move(probing), [&] { return x; });
+}
+
 /// One weight [1] of which rank r's loss is r's factor times.
 class Scale final : public Module {
  public:
   Scale() { add_parameter("weight", weight, {2}, {Init::Kind::constant, 1.0}); }
   Parameter weight;
+};
+
+/// Fills new tensors with NaN, so that nothing relies on memory that happens to be zero.
+struct FreshMemoryIsNaN {
+  FreshMemoryIsNaN() { at::globalContext().setDeterministicAlgorithms(true, true); }
+  ~FreshMemoryIsNaN() { at::globalContext().setDeterministicAlgorithms(false, false); }
 };
 
 }  // namespace
@@ -137,6 +155,31 @@ TEST_CASE("bfloat16 gradients are summed over ranks and micro-batches in float32
   }
 }
 
+TEST_CASE("replicas of whole weights sum them, also where one of them does not use a weight or a unit") {
+  const FreshMemoryIsNaN fresh;
+  tests::run_ranks(2, [](Group& replicas) {
+    tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {replicas.index()}, 0);
+    Scale a, b, c;
+    for (Scale* scale : {&a, &b, &c}) {
+      shard_parameters(*scale, 1, 0);
+      materialize(*scale, at::kFloat, at::kCPU, 11);
+    }
+    FullyShardedModel sharded({{"a and b", {&a, &b}, {&a.stage}}, {"c", {&c}, {&c.stage}}}, alone, replicas,
+                              {});
+    const bool all = replicas.index() == 0;
+    at::Tensor sum = a.stage.run([&] {
+      const at::Tensor first = a.weight.value.sum();
+      return all ? first + b.weight.value.sum() : first;
+    });
+    if (all) sum = c.stage.run([&] { return sum + c.weight.value.sum(); });
+    backward(sum);
+    sharded.finish_backward();
+    CHECK(a.weight.shard.grad().equal(at::full({2}, 2.0)));
+    CHECK(b.weight.shard.grad().equal(at::full({2}, 1.0)));
+    CHECK(c.weight.shard.grad().equal(at::full({2}, 1.0)));
+  });
+}
+
 TEST_CASE("weights keep their version while their memory comes and goes") {
   tests::run_ranks(2, [](Group& shards) {
     ShardedChain chain(shards);
@@ -180,6 +223,18 @@ TEST_CASE("a forward without gradients leaves nothing gathered, even if it ends 
       check_equal(chain.gradients(), expected);
     });
   }
+}
+
+TEST_CASE("a gather under way is waited for before its memory is given away") {
+  tests::run_ranks(2, [](Group& shards) {
+    tests::LateGroup late(shards);
+    ShardedChain chain(late);
+    chain.model.on_third = [] { throw std::runtime_error("in forward"); };
+    CHECK_THROWS_WITH(chain.model.loss(kAllRows), "in forward");
+    CHECK(late.gathers_under_way() == 1);
+    chain.sharded->finish_backward();
+    CHECK(late.gathers_under_way() == 0);
+  });
 }
 
 TEST_CASE("a forward that no backward follows is forgotten by the next one") {
@@ -240,6 +295,41 @@ TEST_CASE("an exception in the middle of backward leaves a usable model and no w
   }
 }
 
+TEST_CASE("backward gathers the unit before the one that it is in, if it prefetches") {
+  for (const bool prefetch : {true, false}) {
+    tests::run_ranks(2, [&](Group& shards) {
+      ShardedChain chain(shards, {.prefetch = prefetch});
+      const auto after = chain.model.second->stage.after;
+      int64_t gathered = 0;
+      chain.model.second->stage.after = [&](const at::Tensor& y) {
+        return probed_in_backward(after(y), [&] { gathered = chain.sharded->memory().unsharded; });
+      };
+      chain.gradients();
+      constexpr int64_t kSecond = 2 * 7 * 3, kThird = 3 * 4 + 4;
+      CHECK(gathered == 4 * (kThird + (prefetch ? kSecond : 0)));
+    });
+  }
+}
+
+TEST_CASE("a frozen unit that backward does not reach is gathered once and gets no gradient") {
+  tests::run_ranks(2, [](Group& shards) {
+    tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {shards.index()}, 0);
+    Chain chain;
+    const auto frozen = chain.first->named_parameters();
+    for (const auto& [name, parameter] : frozen) parameter->trainable = false;
+    shard_parameters(chain, 2, shards.index());
+    materialize(chain, at::kFloat, at::kCPU, 11);
+    FullyShardedModel sharded(chain.units(), shards, alone, {});
+    backward(chain.loss(kAllRows));
+    sharded.finish_backward();
+    CHECK(shards.counters().all_gathers == 1 + 2 + 1);
+    for (const auto& [name, parameter] : frozen) {
+      CHECK_FALSE(parameter->value.requires_grad());
+      CHECK_FALSE(parameter->shard.grad().defined());
+    }
+  });
+}
+
 TEST_CASE("the end of sharding gives the stages back") {
   tests::run_ranks(2, [](Group& shards) {
     ShardedChain chain(shards);
@@ -275,7 +365,7 @@ TEST_CASE("a block of memory waits for a request of its size") {
   const at::Tensor kept = block;
   pool.give_back(std::move(block));
   CHECK(kept.use_count() == 2);
-  pool.take(100, at::kCPU);  // another size: what waits is freed
+  CHECK(pool.take(100, at::kCPU).numel() == 100);  // another size: what waits is freed
   CHECK(kept.use_count() == 1);
 }
 

@@ -148,13 +148,20 @@ class LateGroup final : public Group {
  public:
   explicit LateGroup(Group& group) : Group("late", group.ranks(), group.index()), group_(group) {}
 
+  /// All-gathers that have not been waited for: they still write.
+  int64_t gathers_under_way() const { return gathers_under_way_; }
+
  private:
   Pending start_all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins) override {
     const NoGrad no_grad;
     for (size_t i = 0; i < outs.size(); ++i) {
       if (!ins[i].is_alias_of(outs[i])) outs[i].fill_(std::nan(""));
     }
-    return Pending([this, outs, ins] { group_.all_gather(outs, ins).wait(); });
+    ++gathers_under_way_;
+    return Pending([this, outs, ins] {
+      group_.all_gather(outs, ins).wait();
+      --gathers_under_way_;
+    });
   }
   Pending start_reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins,
                                bool accumulate) override {
@@ -170,6 +177,7 @@ class LateGroup final : public Group {
   void run_barrier() override { group_.barrier(); }
 
   Group& group_;
+  int64_t gathers_under_way_ = 0;
 };
 
 struct RunOptions {

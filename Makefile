@@ -55,6 +55,8 @@ bench: setup-tests build
 	@.venv/bin/python bench/ops.py $(BUILD)/lib/libtitan.so
 	@.venv/bin/python bench/tokenizer.py $(TITAN)
 	@.venv/bin/python bench/training.py --titan $(TITAN)
+	@.venv/bin/python bench/training.py --titan $(TITAN) --ranks 2
+	@.venv/bin/python bench/many_ranks.py --titan $(TITAN)
 	@cmake --build $(BUILD) --target bench_collectives
 	@.venv/bin/python bench/collectives.py $(BUILD)/bin/bench_collectives
 

@@ -78,6 +78,9 @@ if(torch_sources)
   # torch has the code of Gloo but not its headers.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/distributed/gloo_group.cpp PROPERTIES
     COMPILE_DEFINITIONS USE_C10D_GLOO INCLUDE_DIRECTORIES ${TITAN_GLOO_INCLUDE})
+  # c10d's header of backends brings all of ATen, whose names other files of a batch would meet.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/distributed/shared_memory_backend.cpp PROPERTIES
+    SKIP_UNITY_BUILD_INCLUSION ON)
   if(TITAN_UNITY)
     set_target_properties(titan PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   elseif(TITAN_PCH)

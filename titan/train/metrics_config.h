@@ -26,7 +26,9 @@ struct MetricsConfig {
     f("save_for_all_ranks", save_for_all_ranks,
       "Write the files of every rank, in folders rank_N; else of rank 0 only");
     f("enable_wandb", enable_wandb,
-      "Weights & Biases; send it the JSON-lines file of metrics.enable_jsonl instead", Status::refused);
+      "Weights & Biases; set metrics.enable_jsonl and send its file: python3 -c \"import json, wandb; run = "
+      "wandb.init(); [run.log(json.loads(line)) for line in open('outputs/metrics.jsonl')]\"",
+      Status::refused);
     f("enable_jsonl", enable_jsonl, "Write each report as a line of JSON");
     f("save_jsonl_file", save_jsonl_file, "The file of those lines, under dump_folder");
   }

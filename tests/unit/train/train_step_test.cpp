@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "tests/unit/distributed/thread_ranks.h"
 #include "titan/base/error.h"
 
 namespace titan {
@@ -43,6 +44,12 @@ struct TwoLosses {
   }
 };
 
+class OneWeight final : public Module {
+ public:
+  OneWeight() { add_parameter("weight", weight, {1}, {Init::Kind::constant, 1.0}); }
+  Parameter weight;
+};
+
 Optimizer optimizer_for(const TwoLosses& model) {
   OptimizerConfig config = default_adamw(0.1);
   return Optimizer(config, model.parameters);
@@ -67,6 +74,24 @@ TEST_CASE("A rank's share is divided by the labels of all ranks, its mean by its
   CHECK(first.share + second.share == doctest::Approx(9.2).epsilon(1e-6));
   CHECK(first.mean == doctest::Approx(10.0).epsilon(1e-6));
   CHECK(second.mean == doctest::Approx(2.0).epsilon(1e-6));
+}
+
+TEST_CASE("Sharded replicas sum the gradients of all micro-batches once") {
+  tests::run_ranks(2, [](Group& replicas) {
+    tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {replicas.index()}, 0);
+    OneWeight model;
+    shard_parameters(model, 1, 0);
+    materialize(model, at::kFloat, at::kCPU, 1);
+    FullyShardedModel sharded({{"model", {&model}, {&model.stage}}}, alone, replicas, {});
+    const LossFunction loss = [&](const Batch& batch, double normalizer) {
+      const double sum = batch.valid_tokens() == 1 ? 2.0 : 90.0;
+      return model.stage.run([&] { return at::sum(at::mul(model.weight.value, sum / normalizer)); });
+    };
+    const std::vector<Batch> micro_batches = {batch_of(1, 3), batch_of(9)};
+    accumulate_gradients(micro_batches, loss, 20, &sharded);
+    CHECK(replicas.counters().all_reduces == 1);
+    CHECK(model.weight.shard.grad().item().toDouble() == doctest::Approx(9.2).epsilon(1e-6));
+  });
 }
 
 TEST_CASE("A rank whose rows are all padding has no mean and takes part with a zero") {

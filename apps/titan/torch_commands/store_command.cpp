@@ -8,6 +8,7 @@
 
 #include "apps/titan/commands.h"
 #include "apps/titan/commands/arguments.h"
+#include "titan/distributed/quiet_c10d.h"
 #include "titan/launch/connection.h"
 
 namespace titan {
@@ -30,6 +31,7 @@ int store_command(std::span<const std::string> args) {
                              {"listen-fd", "FD", "Serve a socket that listens already"}},
                             args);
   if (arguments.help_shown()) return 0;
+  const QuietC10d quiet;  // also of clients whose address has no name
   c10d::TCPStoreOptions options;
   options.isServer = true;
   options.waitWorkers = false;

@@ -308,6 +308,10 @@ class Refusals(TrainCase):
     def test_a_rank_that_is_not_told_where_the_others_are(self):
         self.refused(2, "MASTER_ADDR", env={"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"})
 
+    def test_weights_and_biases_with_the_line_that_sends_our_metrics_there(self):
+        self.refused(2, "metrics.enable_wandb = true is not built yet", "metrics.enable_jsonl", "wandb.init()",
+                     args=["--metrics.enable_wandb"])
+
     def test_a_number_of_threads_that_is_none(self):
         self.refused(2, "TITAN_NUM_THREADS", "'many'", env={"TITAN_NUM_THREADS": "many"})
 

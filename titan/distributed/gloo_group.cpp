@@ -241,9 +241,16 @@ class GlooGroup final : public Group {
   [[noreturn]] void fail(Collective collective, const std::string& why) {
     const std::string place = format("{} over group {}", collective_name(collective), name());
     bool late = why.find("imed out") != std::string::npos || why.find("imeout") != std::string::npos;
+    const bool refused =
+        collective == Collective::join && std::chrono::steady_clock::now() - made_ < timeout_;
     const std::vector<int64_t> missing = missing_members(late);
     const bool one = missing.size() == 1;
-    if (missing.empty()) {
+    if (refused) {
+      failure_ = format(
+          "group {}: no connection to other ranks ({}); GLOO_SOCKET_IFNAME names the interface that reaches "
+          "them",
+          name(), why.substr(0, why.find('\n')));
+    } else if (missing.empty()) {
       failure_ = format("{}: {}", place, why.substr(0, why.find('\n')));
     } else if (late) {
       failure_ = format("{} {} not arrived in {} after {} s", ranks_text(missing), one ? "has" : "have",
@@ -280,6 +287,7 @@ class GlooGroup final : public Group {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::chrono::milliseconds timeout_;
   std::string failure_;
+  std::chrono::steady_clock::time_point made_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace

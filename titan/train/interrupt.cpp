@@ -16,8 +16,10 @@ std::atomic<int> received_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void remember(int signal) {
+  // Advice for whoever pressed Ctrl-C; SIGTERM comes from a program.
   constexpr std::string_view kNote = "\ntitan: stopping after this step (once more: at once)\n";
   received_signal.store(signal);
+  if (signal != SIGINT) return;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kNote.data(), kNote.size());
 }
 

@@ -2,9 +2,11 @@
 // so that what needs no torch starts in milliseconds.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -49,6 +51,22 @@ void limit_spinning() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
 }
 
+/// Descriptors 0, 1 and 2 that are closed would be taken by the next files that are opened, and what is
+/// written to the console would go there. As with closed ones, reading 0 and writing 1 and 2 fail.
+void hold_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) std::exit(1);
+  }
+}
+
+/// A file that may not grow any more is an error to report, not the end of the process; set for commands that
+/// start no other program, which would inherit it. Kineto's own lines on stderr say nothing to users.
+void prepare_torch() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  setenv("KINETO_LOG_LEVEL", "6", /*overwrite=*/0);
+  limit_spinning();
+}
+
 /// Libraries stay global so that the weak `build<Config>` of the core and of user modules find libtitan.so's.
 void* open_library(const char* name) {
   void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
@@ -72,6 +90,7 @@ Function* find(void* library, const std::string& symbol) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     print_help();
@@ -88,8 +107,8 @@ int main(int argc, char** argv) {
     return find<decltype(titan::unknown_command)>(open_library(kCoreLibrary), "unknown_command")(args[0],
                                                                                                  names);
   }
-  // libgomp reads it when it is loaded; workers of torchrun decide for themselves.
-  if (command->library == kTorchLibrary) limit_spinning();
+  // libgomp and Kineto read their variables when they are loaded; workers of torchrun decide for themselves.
+  if (command->library == kTorchLibrary) prepare_torch();
   void* library = open_library(command->library);
   auto* function = find<titan::CommandFunction>(library, args[0] + "_command");
   auto* run = find<decltype(titan::run_command)>(library, "run_command");

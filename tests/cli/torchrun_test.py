@@ -121,6 +121,9 @@ class Command(TorchrunCase):
         for flags, words in [
             (["--nproc_per_nodes", "2"], ["--nproc-per-nodes", "did you mean --nproc-per-node?"]),
             (["--nproc_per_node", "0"], ["--nproc-per-node", "at least 1", "got 0"]),
+            (["--nproc_per_node", "5000"], ["--nproc-per-node", "at most 4096"]),
+            (["--nproc_per_node", "999999999999"], ["--nproc-per-node", "at most"]),
+            (["--rdzv_conf", "join_timeout=9223372036854775807"], ["join_timeout", "at most"]),
             (["--nproc_per_node", "many"], ["number, auto, cpu or gpu", "many"]),
             (["--nnodes", "3:2"], ["--nnodes", "MIN:MAX", "3:2"]),
             (["--rdzv_backend", "etcd"], ["--rdzv-backend=etcd", "c10d", "static"]),
@@ -139,10 +142,17 @@ class Command(TorchrunCase):
         self.refused(2, "what to start?")
 
     def test_what_cannot_be_started_is_said_and_what_can(self):
-        self.refused(1, "the Python script train.py", "-m titan.train", "--no_python", program=["train.py"])
-        self.refused(1, "the Python module other.train", program=["-m", "other.train"])
+        self.refused(2, "the Python script train.py", "-m titan.train", "--no_python", program=["train.py"])
+        self.refused(2, "the Python module other.train", program=["-m", "other.train"])
         self.refused(1, "no_such_program", "PATH", program=["--no_python", "no_such_program"])
         self.refused(1, "./missing", "no such file", program=["--no_python", "./missing"])
+
+    def test_closed_standard_descriptors_are_not_taken_by_its_own_files(self):
+        command = f"exec '{TITAN}' torchrun --nproc_per_node=2 --no_python sh -c 'echo $RANK >$RANK.seen' <&- >&- 2>&-"
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["sh", "-c", command], cwd=folder, timeout=60)
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(sorted(path.name for path in Path(folder).iterdir()), ["0.seen", "1.seen"])
 
     def test_titan_train_is_this_very_program(self):
         for module in ("titan.train", "torchtitan.train"):

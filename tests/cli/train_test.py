@@ -324,6 +324,14 @@ class Refusals(TrainCase):
         self.refused(1, "--dump_folder", str(blocker), args=["--dump_folder", blocker / "out"])
         self.assertEqual(blocker.read_text(), "in the way")
 
+    def test_a_file_that_may_not_grow_is_an_error_with_a_message(self):
+        words = [*TINY, "--dump_folder", self.out, "--checkpoint.enable", "--checkpoint.last_save_in_hf"]
+        limited = ["sh", "-c", 'ulimit -f 2000; exec "$@"', "sh", TITAN, "train", "--module", "qwen3", "--config",
+                   "qwen3_demo", *map(str, words)]
+        result = subprocess.run(limited, capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, "titan: error: .*File too large")
+
     def test_a_refused_run_leaves_earlier_outputs_whole(self):
         self.succeeds("--checkpoint.enable", "--metrics.enable_jsonl")
         before = files_of(self.out)

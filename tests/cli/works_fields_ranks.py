@@ -9,7 +9,7 @@ from works_fields_runs import BASE, refused, row, titan, train
 def _():
     shard = "--parallelism.data_parallel_shard_degree"
     replicate = "--parallelism.data_parallel_replicate_degree"
-    return ("Applied FSDP" in train(shard, "2", ranks=2).log and "Applied HSDP" in train(replicate, "2", ranks=2).log
+    return ("Applied FSDP" in train(shard, "2", ranks=2).log and "Applied DDP" in train(replicate, "2", ranks=2).log
             and refused([shard, "2"], "dp_shard(2)", "!= WORLD_SIZE(1)"))
 
 

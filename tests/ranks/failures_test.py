@@ -132,6 +132,14 @@ class Refusals(unittest.TestCase):
         self.refused(3, "--training.global_batch_size", "8", says=["global batch size must be multiple of local batch "
                                                                    "size times data-parallel degree (8 % (2 * 3) != 0)"])
 
+    def test_ranks_with_other_arguments(self):
+        other = 'if [ "$RANK" = 1 ]; then exec "$@" --debug.seed 7; fi; exec "$@"'
+        job = TrainJob(2, "--training.steps", "2", program=["--no-python", "sh", "-c", other, "sh", TITAN, "train"])
+        code, text = job.finish()
+        self.assertEqual(code, 1, text)
+        self.assertIn("rank(s) 1 of this job have another configuration than rank 0", "\n".join(text.splitlines()[-12:]))
+        self.assertNotIn("step:  1", text)
+
     def test_what_is_not_built_yet(self):
         for words in (["--parallelism.pipeline_parallel_degree", "2"], ["--parallelism.context_parallel_degree", "2"],
                       ["--compile.enable"]):

@@ -68,17 +68,20 @@ ParallelDims ParallelDims::resolve(ParallelDims degrees) {
   for (const int64_t degree : {d.dp_replicate, d.cp, d.tp, d.pp}) {
     others = std::max(others, degree) > d.world_size ? d.world_size + 1 : others * degree;
   }
+  const std::string_view hint =
+      d.world_size == 1 ? "; this run has one rank, `titan torchrun --nproc_per_node=N` starts more" : "";
   if (d.dp_shard == -1 && d.world_size % others != 0) {
     throw ConfigError(
         "Invalid parallel dims: parallelism.data_parallel_shard_degree is -1, what is left of the ranks, but "
-        "dp_replicate({}) * cp({}) * tp({}) * pp({}) does not divide WORLD_SIZE({})",
-        d.dp_replicate, d.cp, d.tp, d.pp, d.world_size);
+        "dp_replicate({}) * cp({}) * tp({}) * pp({}) does not divide WORLD_SIZE({}){}",
+        d.dp_replicate, d.cp, d.tp, d.pp, d.world_size, hint);
   }
   if (d.dp_shard == -1) d.dp_shard = d.world_size / others;
   if (d.dp_shard > d.world_size || others * d.dp_shard != d.world_size) {
     throw ConfigError(
-        "Invalid parallel dims: dp_replicate({}) * dp_shard({}) * cp({}) * tp({}) * pp({}) != WORLD_SIZE({})",
-        d.dp_replicate, d.dp_shard, d.cp, d.tp, d.pp, d.world_size);
+        "Invalid parallel dims: dp_replicate({}) * dp_shard({}) * cp({}) * tp({}) * pp({}) != "
+        "WORLD_SIZE({}){}",
+        d.dp_replicate, d.dp_shard, d.cp, d.tp, d.pp, d.world_size, hint);
   }
   const int64_t expert_ranks = d.dp_shard * d.cp * d.tp;
   if (expert_ranks % d.ep != 0) {

@@ -49,6 +49,7 @@ Json Failure::to_json() const {
   json.append_member("signal", signal);
   json.append_member("time", time);
   json.append_member("of_a_peer", of_a_peer);
+  json.append_member("stopped", stopped);
   json.append_member("message", message);
   json.append_member("folder", folder);
   json.append_member("num_more", num_more);
@@ -65,6 +66,7 @@ Failure Failure::from_json(const Json& json) {
   failure.signal = static_cast<int>(json["signal"].as_int());
   failure.time = json["time"].as_double();
   failure.of_a_peer = json["of_a_peer"].as_bool();
+  failure.stopped = json["stopped"].as_bool();
   failure.message = json["message"].as_string();
   failure.folder = json["folder"].as_string();
   failure.num_more = json["num_more"].as_int();
@@ -75,9 +77,13 @@ std::string Failure::describe() const {
   if (rank < 0) return message;
   std::string text =
       format("rank {} (local rank {} on {}, pid {}) failed first, ", rank, local_rank, host, pid);
-  text +=
-      signal == 0 ? format("with exit code {}", exit_code) : format("ended by {}", name_of_signal(signal));
-  if (signal == SIGKILL) text += " (which the kernel also sends when memory runs out)";
+  if (stopped) {
+    text += "and was stopped with the others while it said so";
+  } else {
+    text +=
+        signal == 0 ? format("with exit code {}", exit_code) : format("ended by {}", name_of_signal(signal));
+  }
+  if (signal == SIGKILL && !stopped) text += " (which the kernel also sends when memory runs out)";
   if (num_more > 0) text += format("; {} more of its node failed", num_more);
   text += message.empty() ? "\n  It left no message; `--tee 3` keeps what workers write" : indented(message);
   if (!folder.empty()) text += format("\n  Its files: {}", folder);

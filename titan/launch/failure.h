@@ -19,6 +19,7 @@ struct Failure {
   int signal = 0;
   double time = 0;         ///< seconds since 1970, by the failing node's clock
   bool of_a_peer = false;  ///< the worker says that it only follows another's failure
+  bool stopped = false;    ///< the launcher ended it while it reported its own failure
   std::string message;     ///< its own words, "" without
   std::string folder;      ///< of its files
   int64_t num_more = 0;    ///< other workers of the node that had failed by then

@@ -99,6 +99,8 @@ int64_t whole_number(std::string_view text, std::string_view flag, int64_t least
     throw ConfigError("{} must be a whole number of at least {}, got {}", flag, least,
                       text.empty() ? "nothing" : text);
   }
+  constexpr int64_t kMost = 1'000'000'000;  // of seconds, nodes and times: more would overflow in sums
+  if (number > kMost) throw ConfigError("{} must be at most {}, got {}", flag, kMost, text);
   return number;
 }
 

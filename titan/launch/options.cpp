@@ -47,7 +47,10 @@ int64_t local_world_size(const TorchrunWords& words) {
   if (text.empty() || (text[0] != '-' && (text[0] < '0' || text[0] > '9'))) {
     throw ConfigError("{} must be a number, auto, cpu or gpu, got {}", flag, text);
   }
-  return whole_number(text, flag, 1);
+  const int64_t number = whole_number(text, flag, 1);
+  constexpr int64_t kMostWorkers = 4096;
+  if (number > kMostWorkers) throw ConfigError("{} must be at most {}, got {}", flag, kMostWorkers, text);
+  return number;
 }
 
 void read_nodes(const TorchrunWords& words, TorchrunOptions& options) {

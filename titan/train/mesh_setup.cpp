@@ -4,7 +4,10 @@
 
 #include "titan/base/error.h"
 #include "titan/base/log.h"
+#include "titan/base/sha256.h"
+#include "titan/base/strings.h"
 #include "titan/models/common/check_tensor_parallel.h"
+#include "titan/train/agreement.h"
 
 namespace titan {
 
@@ -21,6 +24,21 @@ ParallelDims resolve_mesh(const TrainerConfig& config, int64_t world_size) {
   check_tensor_parallel(*config.model_spec.model, dims.tp, parallelism.enable_sequence_parallel,
                         config.training.seq_len);
   return dims;
+}
+
+void require_same_config(World& world, const Json& config) {
+  // 52 bits of the hash: as many as a double carries exactly.
+  const auto mark = static_cast<double>(std::stoull(sha256(config.dump()).substr(0, 13), nullptr, 16));
+  const auto marks = gather_numbers(world, {mark});
+  std::vector<std::string> others;
+  for (size_t rank = 0; rank < marks.size(); ++rank) {
+    if (marks[rank] != marks[0]) others.push_back(std::to_string(rank));
+  }
+  if (others.empty()) return;
+  throw CommonError(
+      "rank(s) {} of this job have another configuration than rank 0: start all with the same arguments, "
+      "environment and modules (`titan config --json` prints what a command line means)",
+      join(others, ", "));
 }
 
 std::unique_ptr<World> meet_ranks(const Launch& launch, const ParallelDims& dims, const CommConfig& comm) {

@@ -157,7 +157,7 @@ void MetricsProcessor::add_rank_scalars(std::vector<Scalar>& scalars, double tps
   scalars.emplace_back("memory/max_active_of_all_ranks(GiB)", ranks[fullest][3]);
   scalars.emplace_back("memory/rank_with_max_active", static_cast<double>(fullest));
   if (context_.world->launch().rank != 0) return;
-  log_info("{} ranks: {} tps, waiting for one another {}% of the time; rank {} has the most memory, {}GiB",
+  log_info("{} ranks: {} tps, in communication {}% of the time; rank {} has the most memory, {}GiB",
            ranks.size(), fixed_with_commas(all_tps, 0), fixed(100.0 * mean_waited / seconds, 1), fullest,
            fixed(ranks[fullest][3], 2));
 }

@@ -29,7 +29,7 @@ std::unique_ptr<FullyShardedModel> shard_fully(LanguageModel& model, World& worl
       .prefetch = config.fsdp_prefetch,
       .defer_reduce = config.fsdp_defer_gradient_reduction};
   auto sharded = std::make_unique<FullyShardedModel>(model.sharding_units(), shards, replicas, options);
-  log_info("Applied {} to the model", replicas.size() > 1 ? "HSDP" : "FSDP");
+  log_info("Applied {} to the model", shards.size() == 1 ? "DDP" : replicas.size() > 1 ? "HSDP" : "FSDP");
   if (config.fsdp_defer_gradient_reduction) {
     log_info("Deferred gradient reduction keeps {} bytes of whole gradients on every rank",
              with_commas(sharded->deferred_gradient_bytes()));

@@ -153,6 +153,16 @@ int stop_for_signal(const TrainingRun& run, int signal) {
   return signal_exit_code(signal);
 }
 
+void warn_of_no_trace(const ProfilerConfig& profiler, int64_t steps) {
+  const int64_t before =
+      profiler.profiler_skip_first.value_or(0) + profiler.profile_freq - profiler.profiler_active;
+  if (!profiler.enable_profiling || steps > before || profiler.profiler_skip_first_wait.value_or(0) != 0)
+    return;
+  log_warning(
+      "No trace will be written: the first one records step {}, the run has {} (profiler.profile_freq)",
+      before + 1, steps);
+}
+
 }  // namespace
 
 int train(TrainingRun& run) {
@@ -161,6 +171,7 @@ int train(TrainingRun& run) {
   const InterruptGuard interrupt;
   Progress progress(first_step, last_step);
   Profiler profiler(run.config().profiler, run.config().dump_folder, run.launch.rank, first_step);
+  warn_of_no_trace(run.config().profiler, last_step - first_step);
   log_info("Training starts at step {}", first_step + 1);
 
   run.metrics->start();

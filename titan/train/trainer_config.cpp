@@ -1,7 +1,9 @@
 #include "titan/train/trainer_config.h"
 
 #include <cmath>
+#include <utility>
 
+#include "titan/base/env.h"
 #include "titan/base/error.h"
 
 namespace titan {
@@ -92,8 +94,12 @@ void ParallelismConfig::validate() const {
 }
 
 void CommConfig::validate() const {
-  require_positive("comm.init_timeout_seconds", init_timeout_seconds);
-  require_positive("comm.train_timeout_seconds", train_timeout_seconds);
+  constexpr int64_t kYear = 365 * 24 * 3600;
+  for (const auto& [field, seconds] : {std::pair("comm.init_timeout_seconds", init_timeout_seconds),
+                                       std::pair("comm.train_timeout_seconds", train_timeout_seconds)}) {
+    require_positive(field, seconds);
+    if (seconds > kYear) throw ConfigError("{} must be at most {} (given: {})", field, kYear, seconds);
+  }
 }
 
 void OptimizerConfig::validate() const {
@@ -144,8 +150,8 @@ void TrainerConfig::validate() const {
     throw ConfigError(
         "optimizer.param_groups is empty: config.optimizer = default_adamw(8e-4) is the usual choice");
   }
-  // With more ranks it can only be stricter; the run checks again when it knows how many there are.
-  gradient_accumulation_steps(training, 1);
+  // A launcher's rank checks it when it knows how many ranks read different rows.
+  if (!env("WORLD_SIZE")) gradient_accumulation_steps(training, 1);
   checkpoint.validate_run(training.steps, hf_assets_path);
 }
 

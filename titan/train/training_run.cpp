@@ -65,7 +65,10 @@ void report_config(TrainingRun& run) {
   log_info("Saved job configs to {}", path.string());
 }
 
-void build_mesh(TrainingRun& run) { run.world = meet_ranks(run.launch, run.dims, run.config().comm); }
+void build_mesh(TrainingRun& run) {
+  run.world = meet_ranks(run.launch, run.dims, run.config().comm);
+  require_same_config(*run.world, run.request.shown_config);
+}
 
 void report_overrides(TrainingRun& run) {
   for (const std::string& line : run.request.override_lines) log_info("{}", line);
@@ -92,8 +95,9 @@ void check_assets_of_run(TrainingRun& run) {
 void report_attention(const ModelConfig& model) {
   const AttentionConfig& attention = *model.layers.front()->attention;
   const bool causal_there = attention.attn_backend == AttnBackend::sdpa;
-  log_info("Attention mask: {}; torchtitan's attn_backend {} would use {}", word_of(attention.mask),
-           word_of(attention.attn_backend), causal_there ? "causal" : "document");
+  log_info("Attention mask: {}; torchtitan's attn_backend {} would use {}{}", word_of(attention.mask),
+           word_of(attention.attn_backend), causal_there ? "causal" : "document",
+           causal_there && attention.mask != AttnMask::causal ? " (--attention.mask causal does that)" : "");
 }
 
 void build_model_parts(TrainingRun& run) {

@@ -21,7 +21,7 @@ WorkerGroup::Program program_of(const TorchrunOptions& options) {
     program.file = executable_path().string();
     program.args = {program.file, "train"};
   } else {
-    throw ValueError(
+    throw ConfigError(
         "titan torchrun cannot start {} {}: it starts `-m titan.train` (or `-m torchtitan.train`), and with "
         "--no_python any "
         "program, such as --no_python python3 SCRIPT",

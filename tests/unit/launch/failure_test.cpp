@@ -67,3 +67,13 @@ TEST_CASE("a failure survives the way to another node") {
         "when memory "
         "runs out); 2 more of its node failed\n  line\n  line");
 }
+
+TEST_CASE(
+    "a worker that was stopped while it reported its failure is not said to have ended by that signal") {
+  Failure failure{.rank = 1, .local_rank = 1, .host = "here", .pid = 7, .signal = 15, .message = "no data"};
+  CHECK(failure.describe().find("ended by SIGTERM") != std::string::npos);
+  failure.stopped = true;
+  CHECK(failure.describe().find("SIGTERM") == std::string::npos);
+  CHECK(failure.describe().find("was stopped with the others") != std::string::npos);
+  CHECK(Failure::from_json(failure.to_json()).stopped);
+}

@@ -104,6 +104,8 @@ TEST_CASE("Settings that contradict one another are named") {
                  "comm.init_timeout_seconds must be positive (given: 0)"));
   CHECK(contains(demo_error([](TrainerConfig& c) { c.comm.train_timeout_seconds = -3; }),
                  "comm.train_timeout_seconds must be positive (given: -3)"));
+  CHECK(contains(demo_error([](TrainerConfig& c) { c.comm.train_timeout_seconds = INT64_MAX; }),
+                 "comm.train_timeout_seconds must be at most 31536000"));
 }
 
 TEST_CASE("Optimizer and schedule refuse numbers that cannot train") {

@@ -51,8 +51,8 @@ void limit_spinning() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
 }
 
-/// Descriptors 0, 1 and 2 that are closed would be taken by the next files that are opened, and what is
-/// written to the console would go there. As with closed ones, reading 0 and writing 1 and 2 fail.
+/// Descriptors 0, 1 and 2 that are closed would be taken by the launcher's own files, and workers would
+/// inherit those as their console. As with closed ones, reading 0 and writing 1 and 2 fail.
 void hold_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) std::exit(1);
@@ -90,7 +90,6 @@ Function* find(void* library, const std::string& symbol) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  hold_standard_descriptors();
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     print_help();
@@ -107,6 +106,7 @@ int main(int argc, char** argv) {
     return find<decltype(titan::unknown_command)>(open_library(kCoreLibrary), "unknown_command")(args[0],
                                                                                                  names);
   }
+  if (args[0] == "torchrun") hold_standard_descriptors();
   // libgomp and Kineto read their variables when they are loaded; workers of torchrun decide for themselves.
   if (command->library == kTorchLibrary) prepare_torch();
   void* library = open_library(command->library);

@@ -175,7 +175,7 @@ Failure WorkerGroup::failure_of(const Worker& worker) const {
                   .signal = worker.signal,
                   .time = worker.end_time,
                   .of_a_peer = false,
-                  .stopped = !worker.failed_by_itself,
+                  .stopped = !worker.failed_by_itself && worker.signal == SIGTERM,
                   .message = "",
                   .folder = logs_.kept() ? logs_.worker_file(worker.local_rank, "") : "",
                   .num_more = 0};

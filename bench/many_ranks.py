@@ -43,16 +43,14 @@ def main():
                    "-m", "titan.train", "--module", "qwen3", "--config", "qwen3_demo", "--training.steps", "10",
                    "--training.local_batch_size", "1", "--metrics.log_freq", "1", "--dump_folder", folder]
         begin = time.time()
-        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               env={**os.environ, MARK: folder})
+        log = Path(folder, "console")
+        with log.open("w") as console:
+            job = subprocess.Popen(command, stdout=console, stderr=subprocess.STDOUT, env={**os.environ, MARK: folder})
         peak, mark = 0.0, f"{MARK}={folder}".encode()
-        os.set_blocking(job.stdout.fileno(), False)
-        text = ""
         while job.poll() is None:
             peak = max(peak, total_pss(mark))
-            text += job.stdout.read() or ""
-            time.sleep(1)
-        text += job.stdout.read() or ""
+            time.sleep(2)
+        text = log.read_text()
     started = re.search(r"\[titan\] (\S+ [\d:,]+) - .* Training starts", text)
     if job.returncode or not started:
         sys.exit(text)

@@ -1,9 +1,9 @@
 #include "titan/checkpoint/manager.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/checkpoint/hf_export.h"
@@ -34,17 +34,6 @@ std::string_view export_dtype_name(ExportDtype dtype) {
   }
   return "";
 }
-
-class Stopwatch {
- public:
-  /// "1.23"
-  std::string seconds() const {
-    return fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(), 2);
-  }
-
- private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 bool has_text(const std::optional<std::string>& text) { return text && !text->empty(); }
 
@@ -156,7 +145,7 @@ void CheckpointManager::import_and_log(const HfModel& model, const Source& sourc
   for (const std::string& name : report.ignored) say("Not needed and not loaded: {}", name);
   say("Loaded {} tensors, {} bytes{}; none missing, none unexpected.", report.tensors,
       with_commas(report.bytes), groups_.several() ? " on this rank" : "");
-  say("Finished loading the checkpoint in {} seconds.", watch.seconds());
+  say("Finished loading the checkpoint in {} seconds.", fixed(watch.seconds(), 2));
 }
 
 bool CheckpointManager::save_last(int64_t step, const HfModel& model) const {
@@ -170,7 +159,7 @@ bool CheckpointManager::save_last(int64_t step, const HfModel& model) const {
              .assets = paths_.hf_assets_path,
              .tied_head = config_.export_tied_head},
             groups_);
-  say("Last step checkpoint completed in {}s", watch.seconds());
+  say("Last step checkpoint completed in {}s", fixed(watch.seconds(), 2));
   return true;
 }
 

@@ -1,9 +1,9 @@
 #include "titan/distributed/group.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/nn/placement.h"
 #include "titan/ops/profile_range.h"
@@ -28,10 +28,6 @@ void check_chunks(const std::vector<at::Tensor>& wholes, const std::vector<at::T
           "a chunk has the trailing sizes of its whole");
     check(part.size(0) == chunk_of(whole.size(0), size, index).count, "a chunk has its share of the rows");
   }
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace
@@ -59,19 +55,19 @@ Group::Group(std::string name, std::vector<int64_t> ranks, int64_t index)
 }
 
 Pending Group::timed(const std::function<Pending()>& start) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Pending pending = start();
-  counters_.seconds += seconds_since(begin);
+  counters_.seconds += watch.seconds();
   return Pending([this, pending = std::move(pending)]() mutable {
-    const ProfileRange range(format("titan::wait ({})", name_));
-    const auto wait_begin = std::chrono::steady_clock::now();
+    const ProfileRange range("titan::wait", name_);
+    const Stopwatch wait_watch;
     pending.wait();
-    counters_.seconds += seconds_since(wait_begin);
+    counters_.seconds += wait_watch.seconds();
   });
 }
 
 Pending Group::all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins) {
-  const ProfileRange range(format("titan::all_gather ({})", name_));
+  const ProfileRange range("titan::all_gather", name_);
   check_chunks(outs, ins, size(), index_);
   ++counters_.all_gathers;
   counters_.all_gather_bytes += total_bytes(outs) - total_bytes(ins);
@@ -79,7 +75,7 @@ Pending Group::all_gather(std::vector<at::Tensor> outs, std::vector<at::Tensor> 
 }
 
 Pending Group::reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tensor> ins, bool accumulate) {
-  const ProfileRange range(format("titan::reduce_scatter ({})", name_));
+  const ProfileRange range("titan::reduce_scatter", name_);
   check_chunks(ins, outs, size(), index_);
   ++counters_.reduce_scatters;
   for (size_t i = 0; i < ins.size(); ++i) {
@@ -89,7 +85,7 @@ Pending Group::reduce_scatter(std::vector<at::Tensor> outs, std::vector<at::Tens
 }
 
 Pending Group::all_reduce(at::Tensor tensor, ReduceOp op) {
-  const ProfileRange range(format("titan::all_reduce ({})", name_));
+  const ProfileRange range("titan::all_reduce", name_);
   check(tensor.is_contiguous(), "tensors of a collective are contiguous");
   ++counters_.all_reduces;
   counters_.all_reduce_bytes += static_cast<int64_t>(tensor.nbytes());
@@ -97,13 +93,13 @@ Pending Group::all_reduce(at::Tensor tensor, ReduceOp op) {
 }
 
 void Group::broadcast(at::Tensor tensor, int64_t root) {
-  const ProfileRange range(format("titan::broadcast ({})", name_));
+  const ProfileRange range("titan::broadcast", name_);
   check(tensor.is_contiguous() && root >= 0 && root < size(), "a broadcast has a root and a dense tensor");
   timed([&] { return run_broadcast(tensor, root), Pending(); });
 }
 
 void Group::gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, int64_t root) {
-  const ProfileRange range(format("titan::gather ({})", name_));
+  const ProfileRange range("titan::gather", name_);
   check(root >= 0 && root < size() && in.is_contiguous(), "a gather has a root and a dense tensor");
   check((index_ == root) == out.defined(), "the root of a gather, and only it, gives room for the whole");
   check(in.size(0) == chunk_of(rows, size(), index_).count, "a chunk has its share of the rows");
@@ -111,7 +107,7 @@ void Group::gather(const at::Tensor& out, const at::Tensor& in, int64_t rows, in
 }
 
 void Group::barrier() {
-  const ProfileRange range(format("titan::barrier ({})", name_));
+  const ProfileRange range("titan::barrier", name_);
   timed([this] { return run_barrier(), Pending(); });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <csignal>
 #include <fstream>
 
@@ -130,10 +129,6 @@ std::string last_lines(const std::filesystem::path& path) {
   std::erase_if(lines, [](const std::string& line) { return trim(line).empty(); });
   const size_t from = lines.size() > 10 ? lines.size() - 10 : 0;
   return join({lines.begin() + static_cast<ptrdiff_t>(from), lines.end()}, "\n");
-}
-
-double wall_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace titan

@@ -49,7 +49,4 @@ std::optional<ErrorFile> read_error_file(const std::filesystem::path& path);
 /// The last lines of a log file, at most ten; "" where there is none.
 std::string last_lines(const std::filesystem::path& path);
 
-/// Seconds since 1970.
-double wall_time();
-
 }  // namespace titan

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "titan/base/build_info.h"
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/launch/worker_env.h"

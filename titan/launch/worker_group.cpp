@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 

@@ -136,9 +136,24 @@ LossAndGrads linear_cross_entropy_cpu(const Tensor& x_in, const Tensor& weight_V
 LossAndGrads linear_cross_entropy_autograd(const Tensor& x, const Tensor& weight_VD, const Tensor& labels,
                                            double normalizer, int64_t chunk, std::array<bool, 2>) {
   static const auto op = find_operator<LossOperator>("titan::linear_cross_entropy");
+  const auto needs = loss_gradients_needed(x, weight_VD);
+  Backward backward = loss_backward("titan::linear_cross_entropy", x, weight_VD);
+  const auto outputs = differentiable(std::move(backward), [&]() -> std::vector<Tensor> {
+    auto [loss, dx, dweight] = call_kernel(op, x, weight_VD, labels, normalizer, chunk, needs);
+    return {loss, dx, dweight};
+  });
+  return {outputs[0], outputs[1], outputs[2]};
+}
+
+}  // namespace
+
+std::array<bool, 2> loss_gradients_needed(const Tensor& x, const Tensor& weight_VD) {
   const bool records = at::GradMode::is_enabled();
-  const std::array<bool, 2> needs{records && x.requires_grad(), records && weight_VD.requires_grad()};
-  Backward backward{.name = "titan::linear_cross_entropy", .inputs = {x, weight_VD}};
+  return {records && x.requires_grad(), records && weight_VD.requires_grad()};
+}
+
+Backward loss_backward(std::string name, const Tensor& x, const Tensor& weight_VD) {
+  Backward backward{.name = std::move(name), .inputs = {x, weight_VD}};
   backward.saved_outputs = {1, 2};
   backward.num_differentiable = 1;
   backward.fn = [](const GradientCall& call) -> std::vector<Tensor> {
@@ -148,14 +163,8 @@ LossAndGrads linear_cross_entropy_autograd(const Tensor& x, const Tensor& weight
     };
     return {scaled(0), scaled(1)};
   };
-  const auto outputs = differentiable(std::move(backward), [&]() -> std::vector<Tensor> {
-    auto [loss, dx, dweight] = call_kernel(op, x, weight_VD, labels, normalizer, chunk, needs);
-    return {loss, dx, dweight};
-  });
-  return {outputs[0], outputs[1], outputs[2]};
+  return backward;
 }
-
-}  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x_BTD, const Tensor& weight_VD, const Tensor& labels_BT,
                             double normalizer, int64_t chunk) {

@@ -168,18 +168,8 @@ Tensor linear_cross_entropy(const Tensor& x_BTD, const Tensor& weight_VD, const 
     return linear_cross_entropy(x_BTD, weight_VD, labels_BT, normalizer, shard.chunk);
   }
   check_linear_cross_entropy(x_BTD, weight_VD, labels_BT, normalizer, shard.chunk);
-  const bool records = at::GradMode::is_enabled();
-  const std::array<bool, 2> needs{records && x_BTD.requires_grad(), records && weight_VD.requires_grad()};
-  Backward backward{.name = "titan::linear_cross_entropy_over_axis", .inputs = {x_BTD, weight_VD}};
-  backward.saved_outputs = {1, 2};
-  backward.num_differentiable = 1;
-  backward.fn = [](const GradientCall& call) -> std::vector<Tensor> {
-    // In place, as on a whole vocabulary.
-    const auto scaled = [&](size_t i) {
-      return call.saved[i].defined() ? call.saved[i].mul_(call.grad_outputs[0]) : Tensor();
-    };
-    return {scaled(0), scaled(1)};
-  };
+  const auto needs = loss_gradients_needed(x_BTD, weight_VD);
+  Backward backward = loss_backward("titan::linear_cross_entropy_over_axis", x_BTD, weight_VD);
   return differentiable(std::move(backward), [&]() -> std::vector<Tensor> {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return loss_over_axis(x_BTD, weight_VD, labels_BT, normalizer, shard, needs);

@@ -2,7 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
+#include <string>
+
+#include "titan/ops/autograd.h"
 
 // What the loss on a whole vocabulary and the one on a cut vocabulary share. C rows of a chunk, V vocabulary.
 namespace titan {
@@ -20,5 +24,11 @@ int64_t loss_chunk_rows(int64_t asked, int64_t rows, int64_t vocabulary);
 /// dweight [V, D] float32 += logitsᵀ · x. A bfloat16 product cannot be added in place, so it is made in
 /// slices.
 void add_weight_gradient(const at::Tensor& dweight, const at::Tensor& logits_CV, const at::Tensor& x_CD);
+
+/// Which of x and the weight want a gradient of the loss.
+std::array<bool, 2> loss_gradients_needed(const at::Tensor& x, const at::Tensor& weight_VD);
+
+/// The backward of (loss, dx, dweight), whose gradients the forward has made: it only scales them.
+Backward loss_backward(std::string name, const at::Tensor& x, const at::Tensor& weight_VD);
 
 }  // namespace titan

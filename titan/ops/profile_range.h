@@ -13,7 +13,8 @@ namespace titan {
 /// collective. Costs a few nanoseconds while nothing records. Ranges of a thread are nested.
 class ProfileRange {
  public:
-  explicit ProfileRange(std::string_view name);
+  /// The name is "name", or "name (detail)"; it is only made while something records.
+  explicit ProfileRange(std::string_view name, std::string_view detail = {});
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
   ~ProfileRange();

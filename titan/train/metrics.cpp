@@ -6,6 +6,7 @@
 #include <ctime>
 #include <system_error>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/json.h"
 #include "titan/base/log.h"
@@ -47,10 +48,9 @@ JsonLinesWriter::JsonLinesWriter(const std::filesystem::path& path) : path_(path
 }
 
 void JsonLinesWriter::add_scalars(int64_t step, std::span<const Scalar> scalars) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
   Json line = Json::object();
   line.set("step", step);
-  line.set("time", std::chrono::duration<double>(now).count());
+  line.set("time", wall_time());
   for (const auto& [tag, value] : scalars) line.set(tag, value);
   out_ << line.dump() << '\n' << std::flush;
   if (!out_)

@@ -3,10 +3,10 @@
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <chrono>
 #include <optional>
 #include <set>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/base/log.h"
@@ -92,7 +92,7 @@ struct Profiler::Impl {
   void save(int64_t step) {
     const auto path = folder / format("iteration_{}", step) / format("rank{}_trace.json", rank);
     say("Dumping profiler traces at step {}", step);
-    const auto begin = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const auto result = stop();
     std::error_code error;
     std::filesystem::create_directories(path.parent_path(), error);
@@ -101,8 +101,7 @@ struct Profiler::Impl {
       log_warning("the profiler could not write {}; training goes on", path.string());
       return;
     }
-    say("Finished dumping profiler traces in {} seconds",
-        fixed(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2));
+    say("Finished dumping profiler traces in {} seconds", fixed(watch.seconds(), 2));
   }
 };
 

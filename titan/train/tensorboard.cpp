@@ -5,10 +5,10 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <system_error>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
@@ -61,10 +61,6 @@ std::string event_at(double wall_time) {
   return event;
 }
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 std::string host_name() {
   char name[256] = {};
   if (gethostname(name, sizeof(name) - 1) != 0 || name[0] == '\0') return "localhost";
@@ -115,7 +111,7 @@ std::string scalars_event(double wall_time, int64_t step, std::span<const Scalar
 EventFileWriter::EventFileWriter(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  const double now = now_seconds();
+  const double now = wall_time();
   path_ = folder / format("events.out.tfevents.{}.{}.{}.0", static_cast<int64_t>(now), host_name(), getpid());
   if (!error) out_.open(path_, std::ios::binary | std::ios::app);
   if (error || !out_) {
@@ -128,7 +124,7 @@ EventFileWriter::EventFileWriter(const std::filesystem::path& folder) {
 }
 
 void EventFileWriter::add_scalars(int64_t step, std::span<const Scalar> scalars) {
-  append(scalars_event(now_seconds(), step, scalars));
+  append(scalars_event(wall_time(), step, scalars));
 }
 
 void EventFileWriter::append(std::string_view payload) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "titan/base/clock.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/distributed/tensor_parallel.h"
@@ -17,16 +18,10 @@
 namespace titan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// "0:01:40", as Python prints a time span.
 std::string clock_text(int64_t seconds) {
   const auto two = [](int64_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
   return format("{}:{}:{}", seconds / 3600, two(seconds / 60 % 60), two(seconds % 60));
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 // The batch outlives the tensors: backward has run when the loss function's caller lets go of it.
@@ -55,11 +50,11 @@ MicroBatches fetch(TrainingRun& run) {
   const ProfileRange phase("data loading");
   MicroBatches fetched;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     std::optional<Batch> batch = run.data->next();
     fetched.offer.has_data = fetched.offer.has_data || batch.has_value();
     if (!batch) batch = run.data->padding_batch();
-    run.metrics->add_batch(seconds_since(start), batch->rows * batch->seq_len);
+    run.metrics->add_batch(watch.seconds(), batch->rows * batch->seq_len);
     fetched.offer.valid_tokens += batch->valid_tokens();
     fetched.batches.push_back(std::move(*batch));
   }
@@ -128,9 +123,9 @@ void tighten_timeout(TrainingRun& run) {
 
 void validate_if_due(TrainingRun& run, const LossFunction& loss_of) {
   if (!run.validator || !run.validator->is_due(run.step)) return;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   const ValidationResult result = run.validator->run(loss_of, *run.world);
-  run.metrics->log_validation(run.step, result.loss, result.num_tokens, seconds_since(start));
+  run.metrics->log_validation(run.step, result.loss, result.num_tokens, watch.seconds());
 }
 
 // One rank writes while the others wait: a slow disk may take longer than a step of training.

@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
 
 #include "apps/titan/commands.h"
+#include "titan/base/clock.h"
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/json.h"
@@ -41,9 +41,8 @@ enum class Fault {
 bool tell_launcher(const std::string& message, Fault fault) {
   const auto file = env("TORCHELASTIC_ERROR_FILE");
   if (!file) return false;
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   Json extra = Json::object();
-  extra.set("timestamp", now.count());  // a number: PyTorch's torchrun makes whole seconds of it
+  extra.set("timestamp", wall_time());  // a number: PyTorch's torchrun makes whole seconds of it
   if (fault == Fault::peer) extra.set("peer_failure", true);
   Json inner = Json::object();
   inner.set("message", message);

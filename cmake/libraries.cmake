@@ -1,4 +1,5 @@
-# libtitan_core.so (torch-free), libtitan.so (on torch) and the program titan. Folders are globbed: a new file is
+# libtitan_core.so (torch-free), libtitan.so (on torch), libtitan_neuron.so (the emulated device, a plug-in that
+# libtitan.so opens when a run asks for it) and the program titan. Folders are globbed: a new file is
 # picked up by the next build. A library without sources is left out.
 
 # Files named *_avx2.cpp and *_avx512.cpp are compiled for those instructions and chosen at run time.
@@ -22,7 +23,7 @@ function(titan_isa_sources sources_name)
   set(${sources_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-set(core_layers base config launch data recipes)
+set(core_layers base config launch data recipes neuron/rt)
 set(torch_layers ops nn distributed models checkpoint train)
 list(TRANSFORM core_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE core_globs)
 list(TRANSFORM torch_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE torch_globs)
@@ -89,6 +90,17 @@ if(torch_sources)
   endif()
 endif()
 
+file(GLOB neuron_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/titan/neuron/torch/*.cpp)
+if(neuron_sources)
+  add_library(titan_neuron SHARED ${neuron_sources})
+  target_compile_options(titan_neuron PRIVATE ${titan_warnings})
+  target_link_libraries(titan_neuron PRIVATE titan_torch_api titan_core)
+  set_target_properties(titan_neuron PROPERTIES INSTALL_RPATH "$ORIGIN;${titan_torch_rpath}")
+  if(TITAN_UNITY)
+    set_target_properties(titan_neuron PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endif()
+
 if(EXISTS ${CMAKE_SOURCE_DIR}/apps/titan/main.cpp)
   add_executable(titan_program apps/titan/main.cpp)
   target_include_directories(titan_program PRIVATE ${CMAKE_SOURCE_DIR})
@@ -97,7 +109,7 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/apps/titan/main.cpp)
   set_target_properties(titan_program PROPERTIES OUTPUT_NAME titan
     BUILD_RPATH "$ORIGIN/../lib" INSTALL_RPATH "$ORIGIN/../lib")
   # The program opens the libraries at run time; building it builds them.
-  foreach(library IN ITEMS titan_core titan)
+  foreach(library IN ITEMS titan_core titan titan_neuron)
     if(TARGET ${library})
       add_dependencies(titan_program ${library})
     endif()

@@ -43,8 +43,12 @@ endfunction()
 
 set(titan_test_environment
   "TITAN=${CMAKE_BINARY_DIR}/bin/titan;TITAN_SOURCE_DIR=${CMAKE_SOURCE_DIR};TITAN_BUILD_DIR=${CMAKE_BINARY_DIR}")
-titan_unit_tests(unit_core titan_core base config launch data recipes)
+titan_unit_tests(unit_core titan_core base config launch data recipes neuron/rt)
 titan_unit_tests(unit_torch titan ops nn distributed models checkpoint train)
+titan_unit_tests(unit_neuron titan neuron/torch)
+if(TARGET unit_neuron)
+  add_dependencies(unit_neuron titan_neuron)
+endif()
 
 find_program(TITAN_PYTHON python3 PATHS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
 find_program(TITAN_PYTHON python3)

@@ -5,7 +5,6 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "titan/base/error.h"
 
@@ -55,22 +54,33 @@ class HbmLedger {
 
   int64_t capacity() const { return capacity_; }
 
-  /// Charges `block.bytes` and keeps the block until uncharge(). HbmFull when they do not fit.
+  /// Charges `block.bytes` and keeps the block, which must not move, until uncharge(). HbmFull when they do
+  /// not fit; the block is then not charged. A block of no bytes counts as an allocation.
   void charge(HbmBlock& block);
+  /// Ends the program when the block is not charged, as a double free does; only an empty one may be.
   void uncharge(HbmBlock& block) noexcept;
 
   void set_release(Release release);
-  /// Mirrors current and peak bytes for other processes.
+  /// Mirrors current and peak bytes for other processes, from now on; null pointers end it.
   void mirror(std::atomic<int64_t>* allocated, std::atomic<int64_t>* peak);
 
   HbmStatistics statistics() const;
+  /// The peaks become what is now.
   void reset_peak();
+  /// Forgets the sums and the counts of retries and failures.
+  void reset_accumulated();
 
   /// What holds the memory, the largest first: "forward: 3.20 GiB in 120 tensors (aten::mm float32: 2.10 GiB
-  /// in 60, ...)", one line a phase.
+  /// in 60, ...)", one line a phase. Empty when nothing does.
   std::string summary() const;
 
  private:
+  // Callers hold the lock.
+  bool try_charge(HbmBlock& block);
+  void publish() const;
+  std::string holders() const;
+  std::string full_message(int64_t bytes) const;
+
   mutable std::mutex mutex_;
   const int64_t capacity_;
   const std::string device_name_;

@@ -13,6 +13,7 @@ extern "C" {
 
 // libtitan_core.so
 int config_command(std::span<const std::string> args);
+int devices_command(std::span<const std::string> args);
 int tokenize_command(std::span<const std::string> args);
 int torchrun_command(std::span<const std::string> args);
 int version_command(std::span<const std::string> args);

@@ -35,6 +35,8 @@ constexpr std::array kCommands = {
     Command{"generate", kTorchLibrary, "Continue a prompt with a Hugging Face checkpoint"},
     Command{"batches", kTorchLibrary, "Write the rows that `train` would train on"},
     Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
+    Command{"devices", kCoreLibrary,
+            "Neuron devices (emulated): chips, cores, HBM of every rank [--json] [--watch]"},
     Command{"store", kTorchLibrary, "Serve the c10d store of a job (torchrun starts it)"},
     Command{"version", kCoreLibrary, "Versions and paths of titan, its compiler and torch [--json]"},
 };

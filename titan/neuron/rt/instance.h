@@ -19,9 +19,10 @@ struct Instance {
   /// Logical cores that processes may use; local rank r takes the r-th.
   std::vector<int64_t> visible_cores;
 
-  /// Reads NEURON_LOGICAL_NC_CONFIG (1 or 2), NEURON_RT_VISIBLE_CORES ("0-3", "0,2,5-7"; logical cores),
-  /// NEURON_RT_NUM_CORES (the first n of them) and TITAN_NEURON_HBM_GIB (a number, fractions allowed).
-  /// ConfigError naming the variable, its value and what is allowed.
+  /// Reads NEURON_LOGICAL_NC_CONFIG (1 or 2), NEURON_RT_VISIBLE_CORES ("0-3", "0,2,5-7"; logical cores, order
+  /// kept), NEURON_RT_NUM_CORES (the first n of the machine; 0 for all; beside a list of cores the list wins)
+  /// and TITAN_NEURON_HBM_GIB (a number, fractions allowed). ConfigError naming the variable, its value and
+  /// what is allowed.
   static Instance from_env();
 
   int64_t cores_per_chip() const { return kPhysicalCoresPerChip / lnc; }

@@ -25,7 +25,7 @@ DISTRIBUTED = NN | {"distributed"}
 ALLOWED = {
     "base": set(),
     "config": BASE,
-    "launch": CONFIG,
+    "launch": CONFIG | {"neuron/rt"},  # how many cores the emulated machine has
     "nki": CONFIG,
     "nkilib": NKI,
     "ops": NKILIB,

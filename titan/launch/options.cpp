@@ -12,6 +12,7 @@
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/launch/flags.h"
+#include "titan/neuron/rt/instance.h"
 
 namespace titan {
 namespace {
@@ -35,10 +36,24 @@ int64_t gpu_count() {
   return visible->starts_with("-") ? 0 : std::min(listed, devices);
 }
 
+/// What `auto` means: the visible cores of the emulated Neuron machine where TITAN_NEURON_PROVIDER asks for
+/// it, else GPUs, else processor cores.
+int64_t automatic_count(std::string_view flag) {
+  const auto provider = env("TITAN_NEURON_PROVIDER");
+  if (provider && *provider != "emulator") {
+    throw ConfigError(
+        "{}=auto: TITAN_NEURON_PROVIDER names the library {}, and only that knows how many cores there are; "
+        "give a number",
+        flag, *provider);
+  }
+  if (provider) return static_cast<int64_t>(neuron::Instance::from_env().visible_cores.size());
+  return gpu_count() > 0 ? gpu_count() : cpu_count();
+}
+
 int64_t local_world_size(const TorchrunWords& words) {
   const std::string text = words.text_or("nproc-per-node", "1"), flag = words.shown("nproc-per-node");
   if (text == "cpu") return cpu_count();
-  if (text == "auto") return gpu_count() > 0 ? gpu_count() : cpu_count();
+  if (text == "auto") return automatic_count(flag);
   if (text == "gpu") {
     if (gpu_count() == 0)
       throw ConfigError("{}=gpu: this machine shows no GPU; give a number or `cpu`", flag);

@@ -129,3 +129,32 @@ TEST_CASE("the grace comes from the flag, torchrun's variable, or is 30 seconds"
   CHECK(parsed({"--shutdown_timeout=0"}).shutdown_timeout == std::chrono::seconds(0));
   unsetenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
 }
+
+TEST_CASE("auto means the visible cores of the emulated Neuron machine where that is asked for") {
+  const auto count = [](std::initializer_list<std::pair<const char*, const char*>> variables) {
+    for (const auto& [name, value] : variables) setenv(name, value, 1);
+    const int64_t processes = parsed({"--nproc_per_node=auto"}).local_world_size;
+    for (const char* name :
+         {"TITAN_NEURON_PROVIDER", "NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VISIBLE_CORES"}) {
+      unsetenv(name);
+    }
+    return processes;
+  };
+  const int64_t elsewhere = count({{"NEURON_RT_VISIBLE_CORES", "3-1"}});  // not a matter of Neuron then
+  CHECK(elsewhere >= 1);
+  CHECK(count({{"TITAN_NEURON_PROVIDER", "emulator"}}) == 64);
+  CHECK(count({{"TITAN_NEURON_PROVIDER", "emulator"}, {"NEURON_LOGICAL_NC_CONFIG", "1"}}) == 128);
+  CHECK(count({{"TITAN_NEURON_PROVIDER", "emulator"}, {"NEURON_RT_VISIBLE_CORES", "0-2,9"}}) == 4);
+  setenv("TITAN_NEURON_PROVIDER", "emulator", 1);
+  CHECK(parsed({"--nproc_per_node=3"}).local_world_size == 3);
+  setenv("NEURON_LOGICAL_NC_CONFIG", "3", 1);
+  CHECK_THROWS_WITH_AS(parsed({"--nproc_per_node=auto"}), doctest::Contains("NEURON_LOGICAL_NC_CONFIG"),
+                       ConfigError);
+  unsetenv("NEURON_LOGICAL_NC_CONFIG");
+  setenv("TITAN_NEURON_PROVIDER", "/some/libdevice.so", 1);
+  CHECK_THROWS_WITH_AS(parsed({"--nproc_per_node=auto"}),
+                       doctest::Contains("TITAN_NEURON_PROVIDER names the library /some/libdevice.so"),
+                       ConfigError);
+  CHECK(parsed({"--nproc_per_node=3"}).local_world_size == 3);
+  unsetenv("TITAN_NEURON_PROVIDER");
+}

@@ -63,6 +63,7 @@ class Version(unittest.TestCase):
             self.assertIn(f"__version__ = '{about['torch']['found']}'", file.read())
         self.assertTrue(about["torch"]["found"].startswith(about["torch"]["built_against"]))
         self.assertEqual(about["devices"][0].split()[0], "cpu")
+        self.assertIn("neuron (emulated trn2.48xlarge, 64 logical cores)", about["devices"])
         compiler = about["compiler"].split()[0]
         number = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
         self.assertIn(number, about["compiler"])
@@ -75,6 +76,12 @@ class Version(unittest.TestCase):
         self.assertGreaterEqual(len(commit), 10)
         known = subprocess.run(["git", "-C", SOURCE, "cat-file", "-t", commit], capture_output=True, text=True)
         self.assertEqual(known.stdout.strip(), "commit")
+
+    def test_the_neuron_device_follows_the_environment_and_nonsense_in_it_is_shown(self):
+        for lnc, shown in (("1", "128 logical cores"), ("3", "NEURON_LOGICAL_NC_CONFIG must be 1 or 2")):
+            done = subprocess.run([TITAN, "version"], capture_output=True, text=True, env=os.environ | {"NEURON_LOGICAL_NC_CONFIG": lnc})
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(shown, done.stdout)
 
     def test_text_has_a_line_for_each(self):
         lines = titan("--version").stdout.splitlines()

@@ -10,6 +10,7 @@
 #include "titan/base/file.h"
 #include "titan/base/json.h"
 #include "titan/base/strings.h"
+#include "titan/neuron/rt/instance.h"
 
 namespace titan {
 namespace {
@@ -34,8 +35,19 @@ std::string installed_torch_version(const fs::path& torch_dir) {
   return "unknown version";
 }
 
+/// The emulated machine that the environment describes, or what is wrong with the description.
+std::string neuron_device() {
+  try {
+    return format("neuron (emulated trn2.48xlarge, {} logical cores)",
+                  neuron::Instance::from_env().num_cores());
+  } catch (const ConfigError& error) {
+    return format("neuron (emulated, but {})", error.what());
+  }
+}
+
 std::vector<std::string> find_devices(const fs::path& torch_dir) {
-  std::vector<std::string> devices = {format("cpu ({} threads)", std::thread::hardware_concurrency())};
+  std::vector<std::string> devices = {format("cpu ({} threads)", std::thread::hardware_concurrency()),
+                                      neuron_device()};
   const fs::path gpus = "/proc/driver/nvidia/gpus";
   if (!fs::exists(torch_dir / "lib" / "libtorch_cuda.so") || !fs::exists(gpus)) return devices;
   const auto count = std::distance(fs::directory_iterator(gpus), fs::directory_iterator());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -47,34 +46,39 @@ struct EngineTimes {
   double longest() const;
 };
 
-/// How an operator uses the engines.
+/// How an operator uses the engines; docs/neuron.md has the table.
 enum class OperatorClass {
   matmul,          ///< TensorE
-  attention,       ///< TensorE for two products forward, five backward; ScalarE for exp
-  loss,            ///< matrix products with softmax over the vocabulary
-  elementwise,     ///< VectorE, one pass over the largest operand
-  transcendental,  ///< ScalarE, one pass
+  attention,       ///< TensorE two products forward, five backward; ScalarE one exp a score
+  loss,            ///< TensorE one product forward and one a gradient; ScalarE one exp a logit
+  elementwise,     ///< VectorE one pass
+  transcendental,  ///< ScalarE one pass: exp, log, sqrt, sigmoid, ...
   normalisation,   ///< VectorE two passes, ScalarE one number a row
-  reduction,       ///< VectorE, one pass over the input
-  gather,          ///< HBM only: embedding, index, sort-free data movement
+  reduction,       ///< VectorE one pass over the input
+  gather,          ///< HBM only: embedding, index, scatter
   copy,            ///< HBM only
-  optimizer,       ///< VectorE, several passes
+  optimizer,       ///< VectorE six passes, ScalarE one
 };
 
-/// The class of an operator by its dispatcher name ("aten::mm", "titan::rms_norm_backward"; the overload does
-/// not matter). Names that the table does not know count as elementwise.
+/// The class of an operator by its dispatcher name ("aten::mm", "titan::rms_norm_backward"; overloads, out
+/// variants and variants in place share it). Names that no table knows count as elementwise.
 OperatorClass class_of(std::string_view name);
 
-/// What one call does.
+/// What one call does at least.
 struct Work {
   OperatorClass operator_class = OperatorClass::elementwise;
-  DeviceDtype dtype = DeviceDtype::float32;  ///< of the arithmetic: the widest floating input's
-  double bytes = 0;                          ///< moved between HBM and the core
-  double flops = 0;                          ///< multiplications and additions of matrix products
-  double elements = 0;                       ///< that pass through VectorE and ScalarE
+  /// Of the arithmetic: the left operand's of matrix products, else the widest floating one of the inputs
+  /// with the most elements (a bias or a row's factor does not slow the whole down).
+  DeviceDtype dtype = DeviceDtype::float32;
+  double bytes = 0;            ///< moved between HBM and the core
+  double flops = 0;            ///< multiplications and additions of matrix products
+  double vector_elements = 0;  ///< elements times passes through VectorE
+  double scalar_elements = 0;  ///< elements times passes through ScalarE
 };
 
-/// A call's work from its shapes.
+/// A call's work from its shapes. `name` with its overload ("aten::mul.out"). `inputs` are all defined tensor
+/// arguments in the order of the schema, lists flattened, those that are written too; `outputs` all defined
+/// results, for operators in place the tensors that they return.
 Work work_of(std::string_view name, std::span<const TensorShape> inputs,
              std::span<const TensorShape> outputs);
 
@@ -82,7 +86,7 @@ Work work_of(std::string_view name, std::span<const TensorShape> inputs,
 struct Rates {
   explicit Rates(int64_t lnc);
 
-  double matmul_flops(DeviceDtype dtype) const;     ///< FLOP/s of TensorE
+  double matmul_flops(DeviceDtype dtype) const;  ///< FLOP/s of TensorE; what it has no rate for, as float32
   double vector_elements(DeviceDtype dtype) const;  ///< elements/s of VectorE
   double scalar_elements() const;                   ///< elements/s of ScalarE
   double hbm_bytes() const;                         ///< B/s
@@ -95,7 +99,7 @@ struct Rates {
 /// Lower bounds from the rates alone: no launch, no latency, no dependency is counted.
 EngineTimes times_of(const Work& work, const Rates& rates);
 
-/// The rates as the table that docs/neuron.md shows (Markdown), one row per operator class and dtype.
+/// The rates as the table that docs/neuron.md shows (Markdown), a row for each operator class and dtype.
 std::string cost_table(int64_t lnc);
 
 }  // namespace titan::neuron

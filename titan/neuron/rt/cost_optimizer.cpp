@@ -12,14 +12,19 @@ using Tensors = std::span<const TensorShape>;
 
 bool same_sizes(const TensorShape& a, const TensorShape& b) { return a.sizes == b.sizes; }
 
-/// How many parameters the four lists begin with: all but the gradients have a tensor for each.
+/// Whether `inputs` can be `count` parameters, some gradients, and two moments of each parameter.
+bool begins_with_parameters(Tensors inputs, size_t count) {
+  const Tensors params = inputs.first(count), moments = inputs.last(2 * count);
+  return std::ranges::equal(params, moments.first(count), same_sizes) &&
+         std::ranges::equal(params, moments.last(count), same_sizes);
+}
+
+/// How many parameters the four lists begin with.
 size_t count_of_parameters(Tensors inputs) {
-  for (size_t count = inputs.size() / 3; count * 4 >= inputs.size() && count > 0; --count) {
-    const Tensors params = inputs.first(count), moments = inputs.last(2 * count);
-    if (std::ranges::equal(params, moments.first(count), same_sizes) &&
-        std::ranges::equal(params, moments.last(count), same_sizes)) {
-      return count;
-    }
+  const size_t quarter = inputs.size() / 4;
+  if (inputs.size() % 4 == 0 && begins_with_parameters(inputs, quarter)) return quarter;
+  for (size_t count = inputs.size() / 3; count > quarter; --count) {
+    if (begins_with_parameters(inputs, count)) return count;
   }
   return 0;
 }

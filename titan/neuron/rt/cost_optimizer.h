@@ -7,8 +7,8 @@
 namespace titan::neuron {
 
 /// Of titan::adamw_: `inputs` are parameters, gradients and both moments, four lists one behind the other.
-/// Parameters without a gradient are passed over; where shapes leave it open which ones those are, the
-/// fewest gradients that fit are counted.
+/// Parameters without a gradient are passed over. Where the shapes leave it open how many those are, all have
+/// a gradient, or else as few as possible.
 Work adamw_work(std::span<const TensorShape> inputs);
 
 }  // namespace titan::neuron

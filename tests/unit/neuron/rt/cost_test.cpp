@@ -165,6 +165,8 @@ TEST_CASE("AdamW reads four tensors and writes three of each parameter that has 
               Tensors{frozen, vector, vector, wide(frozen), wide(vector), wide(frozen), wide(vector)}, {});
   CHECK(some.vector_elements == 7 * 6);
   CHECK(some.bytes == 7 * (2 + 2 * (2 + 4 + 4)));
+  // Three parameters that look alike are not taken for four without gradients.
+  CHECK(work_of("titan::adamw_", Tensors(12, matrix), {}).vector_elements == 3 * 20 * 6);
   CHECK(work_of("titan::adamw_", {}, {}).bytes == 0);
 }
 

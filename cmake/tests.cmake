@@ -50,6 +50,22 @@ if(TARGET unit_neuron)
   add_dependencies(unit_neuron titan_neuron)
 endif()
 
+# Libraries that bring a device, most of them wrong in one way each, which tests name as TITAN_NEURON_PROVIDER.
+file(GLOB providers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/neuron_providers/*.cpp)
+if(NOT TARGET titan)
+  set(providers)
+endif()
+foreach(source IN LISTS providers)
+  get_filename_component(name ${source} NAME_WE)
+  add_library(neuron_provider_${name} MODULE ${source})
+  target_link_libraries(neuron_provider_${name} PRIVATE titan_torch_api)
+  target_include_directories(neuron_provider_${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(neuron_provider_${name} PRIVATE ${titan_warnings})
+  set_target_properties(neuron_provider_${name} PROPERTIES PREFIX "" OUTPUT_NAME ${name}
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/neuron_providers)
+  add_dependencies(unit_torch neuron_provider_${name})
+endforeach()
+
 find_program(TITAN_PYTHON python3 PATHS ${CMAKE_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
 find_program(TITAN_PYTHON python3)
 

@@ -316,7 +316,7 @@ class Refusals(TrainCase):
         self.refused(2, "TITAN_NUM_THREADS", "'many'", env={"TITAN_NUM_THREADS": "many"})
 
     def test_a_device_that_is_not_built(self):
-        self.refused(2, "cuda", args=["--device", "cuda"])
+        self.refused(2, "--device cuda", "not built yet", "--device neuron", args=["--device", "cuda"])
 
     def test_a_dump_folder_that_cannot_be_written(self):
         blocker = Path(self.folder.name) / "file"

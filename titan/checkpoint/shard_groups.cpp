@@ -133,7 +133,8 @@ bool same_everywhere(const ShardGroups& groups, int64_t number) {
 at::Tensor gather_whole(const ShardedTensor& part, const ShardGroups& groups) {
   check(part.block == expected_block(part, groups), "a weight is cut as its groups say");
   const NoGrad no_grad;
-  at::Tensor tensor = part.tensor.detach().contiguous();
+  // What is saved is put together in memory of the host: a device need not hold a whole weight.
+  at::Tensor tensor = part.tensor.detach().to(at::kCPU).contiguous();
   if (is_shared(groups.shard)) {
     const bool rows_cut = groups.tensor && part.tensor_dim == 0;
     const int64_t rows = rows_cut

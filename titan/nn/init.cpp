@@ -1,6 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 
 #include <array>
 #include <cmath>
@@ -65,6 +65,13 @@ uint64_t global_index(int64_t i, const std::vector<int64_t>& shape, const Block&
 void fill_block(const at::Tensor& out, const Init& init, const std::vector<int64_t>& shape,
                 const Block& block, uint64_t seed, std::string_view name) {
   check(out.is_contiguous() && out.sizes().equals(block.shape), "a block is filled in its own shape");
+  if (!out.is_cpu()) {
+    // The numbers are made on the host.
+    const at::Tensor host = at::empty(out.sizes(), out.options().device(at::kCPU).requires_grad(false));
+    fill_block(host, init, shape, block, seed, name);
+    out.copy_(host);
+    return;
+  }
   if (init.kind == Init::Kind::constant) {
     out.fill_(init.value);
     return;

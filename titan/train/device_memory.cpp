@@ -12,6 +12,7 @@
 
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
+#include "titan/ops/device.h"
 
 namespace titan {
 namespace {
@@ -50,17 +51,44 @@ int64_t swap() {
 DeviceInfo device_info(std::string_view device_type) {
   if (device_type == "cpu")
     return {.type = "cpu", .name = cpu_model(), .capacity_bytes = host_memory(), .swap_bytes = swap()};
-  throw ConfigError("--device {}: not built yet; use --device cpu", device_type);
+  if (device_type == "neuron") {
+    const ProvidedDevice* neuron = taken_device();
+    if (!neuron) throw ConfigError("--device neuron: this process has not taken the device");
+    return {.type = "neuron",
+            .name = neuron->name,
+            .capacity_bytes = neuron->capacity_bytes,
+            .emulated = neuron->emulated,
+            .device = neuron->device};
+  }
+  throw ConfigError("--device {}: not built yet; use --device cpu or --device neuron", device_type);
 }
 
 MemoryStats peak_memory(const DeviceInfo& device) {
-  check(device.type == "cpu", "the device has a row in the device table");
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const double bytes = static_cast<double>(usage.ru_maxrss) * 1024.0;
-  const double gib = bytes / kGiB, percent = 100.0 * bytes / static_cast<double>(device.capacity_bytes);
-  return {
-      .max_active_gib = gib, .max_active_pct = percent, .max_reserved_gib = gib, .max_reserved_pct = percent};
+  const auto percent = [&](double bytes) {
+    return 100.0 * bytes / static_cast<double>(device.capacity_bytes);
+  };
+  const auto stats = [&](double active, double reserved) {
+    return MemoryStats{.max_active_gib = active / kGiB,
+                       .max_active_pct = percent(active),
+                       .max_reserved_gib = reserved / kGiB,
+                       .max_reserved_pct = percent(reserved)};
+  };
+  if (device.type == "cpu") {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const double bytes = static_cast<double>(usage.ru_maxrss) * 1024.0;
+    return stats(bytes, bytes);
+  }
+  check(device.type == "neuron", "the device has a row in the device table");
+  MemoryStats peak = stats(device_count("active_bytes.all.peak"), device_count("reserved_bytes.all.peak"));
+  peak.num_alloc_retries = static_cast<int64_t>(device_count("num_alloc_retries"));
+  peak.num_ooms = static_cast<int64_t>(device_count("num_ooms"));
+  peak.label = "NEURON memory";
+  return peak;
+}
+
+void reset_peak_memory(const DeviceInfo& device) {
+  if (device.type == "neuron") reset_peak_device_memory();
 }
 
 std::string DeviceInfo::label() const {

@@ -10,7 +10,7 @@ namespace titan {
 namespace {
 
 std::string memory_field(const MemoryStats& memory) {
-  return format("memory: {}GiB({}%)", padded(memory.max_reserved_gib, 5, 2),
+  return format("{}: {}GiB({}%)", memory.label, padded(memory.max_reserved_gib, 5, 2),
                 fixed(memory.max_reserved_pct, 2));
 }
 

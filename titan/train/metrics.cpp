@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <iterator>
 #include <system_error>
 
 #include "titan/base/clock.h"
@@ -80,6 +81,15 @@ void MetricsProcessor::add_batch(double loading_seconds, int64_t num_tokens) {
   ++num_batches_;
 }
 
+void MetricsProcessor::count_step(int64_t step) {
+  ++num_steps_;
+  activity_.end_step(step, context_.world->counters());
+}
+
+void MetricsProcessor::count_other(std::string_view what) {
+  activity_.end_of(what, context_.world->counters());
+}
+
 void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar> extra) {
   const auto now = Clock::now();
   const double seconds = std::chrono::duration<double>(now - window_start_).count() - excluded_seconds_;
@@ -112,16 +122,23 @@ void MetricsProcessor::log_step(const StepResult& result, std::span<const Scalar
   scalars.emplace_back("memory/num_alloc_retries", static_cast<double>(report.memory.num_alloc_retries));
   scalars.emplace_back("memory/num_ooms", static_cast<double>(report.memory.num_ooms));
   scalars.insert(scalars.end(), extra.begin(), extra.end());
+  std::ranges::copy(activity_.take_window(), std::back_inserter(scalars));
   log_info("{}", step_line(report, colors_));
   if (context_.world->launch().world_size > 1) add_rank_scalars(scalars, tps, seconds, report.memory);
   write(result.step, scalars);
+  reset_peak_memory(context_.device);
 
-  start();
+  start_window();
   excluded_seconds_ = loading_seconds_ = 0;
   num_tokens_ = num_batches_ = num_steps_ = 0;
 }
 
 void MetricsProcessor::start() {
+  start_window();
+  activity_.start(carried_before_);
+}
+
+void MetricsProcessor::start_window() {
   window_start_ = Clock::now();
   carried_before_ = context_.world->counters();
 }
@@ -171,6 +188,8 @@ void MetricsProcessor::log_validation(int64_t step, double loss, int64_t num_tok
   add_memory(scalars, "validation_metrics/", memory);
   write(step, scalars);
   log_info("{}", validate_line(step, loss, memory, tps, colors_));
+  reset_peak_memory(context_.device);
+  count_other(format("the validation after step {}", step));
   exclude(seconds);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "titan/distributed/world.h"
+#include "titan/train/device_activity.h"
 #include "titan/train/device_memory.h"
 #include "titan/train/log_line.h"
 #include "titan/train/metrics_config.h"
@@ -70,7 +71,11 @@ class MetricsProcessor {
   void add_batch(double loading_seconds, int64_t num_tokens);
 
   /// Notes one finished optimizer step of the window.
-  void count_step() { ++num_steps_; }
+  void count_step(int64_t step);
+
+  /// Notes that something between the steps is done, "saving", which is not to run operators of a device that
+  /// it has not seen.
+  void count_other(std::string_view what);
 
   /// Writes the window that ends now and starts the next; called by all ranks alike. `extra` goes to the
   /// files only (learning rates).
@@ -87,6 +92,7 @@ class MetricsProcessor {
   const PeakFlops& peak() const { return context_.peak; }
 
  private:
+  void start_window();
   /// What only all ranks together can say of a window: tokens a second of all, waiting, the fullest rank.
   void add_rank_scalars(std::vector<Scalar>& scalars, double tps, double seconds, const MemoryStats& memory);
   void write(int64_t step, std::span<const Scalar> scalars);
@@ -102,6 +108,7 @@ class MetricsProcessor {
   Clock::time_point window_start_ = Clock::now();
   double excluded_seconds_ = 0, loading_seconds_ = 0;
   GroupCounters carried_before_;
+  DeviceActivity activity_;
   int64_t num_tokens_ = 0, num_batches_ = 0, num_steps_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
 #include "titan/ops/cpu_info.h"
+#include "titan/ops/device.h"
 #include "titan/ops/threads.h"
 
 namespace titan {
@@ -41,6 +42,11 @@ PeakFlops peak_flops(std::string_view device_type, std::string_view device_name)
   if (device_type == "cpu") {
     return {.flops = measured_peak_flops(),
             .source = format("measured: float32 matrix product on {} thread(s)", num_threads())};
+  }
+  const ProvidedDevice* neuron = device_type == "neuron" ? taken_device() : nullptr;
+  if (neuron && neuron->name == device_name && neuron->peak_flops > 0) {
+    return {.flops = neuron->peak_flops,
+            .source = format("{} {}", neuron->emulated ? "documented for" : "told by", neuron->name)};
   }
   if (const auto flops = table_peak_flops(device_name))
     return {.flops = *flops, .source = "from the table of devices"};

@@ -17,7 +17,8 @@ struct PeakFlops {
 std::optional<double> table_peak_flops(std::string_view device_name);
 
 /// Peak for `device_type` ("cpu", "cuda", "neuron") and the device's name. A CPU is measured (fp32 matrix
-/// product on all threads); a device missing from the table gets 312e12 (158e12 on neuron) and a warning.
+/// product on all threads); the neuron device tells its own; a device missing from the table gets 312e12
+/// (158e12 on neuron) and a warning.
 PeakFlops peak_flops(std::string_view device_type, std::string_view device_name);
 
 }  // namespace titan

@@ -8,9 +8,9 @@
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/distributed/tensor_parallel.h"
-#include "titan/ops/profile_range.h"
 #include "titan/train/hf_model.h"
 #include "titan/train/interrupt.h"
+#include "titan/train/phase.h"
 #include "titan/train/profiler.h"
 #include "titan/train/progress.h"
 #include "titan/train/train_step.h"
@@ -24,19 +24,22 @@ std::string clock_text(int64_t seconds) {
   return format("{}:{}:{}", seconds / 3600, two(seconds / 60 % 60), two(seconds % 60));
 }
 
-// The batch outlives the tensors: backward has run when the loss function's caller lets go of it.
-at::Tensor view(const std::vector<int64_t>& values, const Batch& batch) {
-  return at::from_blob(const_cast<int64_t*>(values.data()), {batch.rows, batch.seq_len}, at::kLong);
+// On the CPU a view: the batch outlives the tensors, backward has run when the loss function's caller lets go
+// of it.
+at::Tensor on_device(const std::vector<int64_t>& values, const Batch& batch, c10::Device device) {
+  return at::from_blob(const_cast<int64_t*>(values.data()), {batch.rows, batch.seq_len}, at::kLong)
+      .to(device);
 }
 
 LossFunction loss_function(const TrainingRun& run) {
   check(run.model_parts.size() == 1, "a run without pipeline stages has one model part");
-  return [model = run.model_parts.front()](const Batch& batch, double normalizer) {
-    return model->loss({.input_ids_BT = view(batch.input_ids, batch),
-                        .positions_BT = view(batch.positions, batch),
-                        .labels_BT = view(batch.labels, batch)},
-                       normalizer);
-  };
+  return
+      [model = run.model_parts.front(), device = run.device.device](const Batch& batch, double normalizer) {
+        return model->loss({.input_ids_BT = on_device(batch.input_ids, batch, device),
+                            .positions_BT = on_device(batch.positions, batch, device),
+                            .labels_BT = on_device(batch.labels, batch, device)},
+                           normalizer);
+      };
 }
 
 /// This rank's rows of a step. Once they are read to the end it goes on with padding, because other ranks may
@@ -47,7 +50,7 @@ struct MicroBatches {
 };
 
 MicroBatches fetch(TrainingRun& run) {
-  const ProfileRange phase("data loading");
+  const Phase phase("data loading");
   MicroBatches fetched;
   for (int64_t i = 0; i < run.accumulation_steps; ++i) {
     const Stopwatch watch;
@@ -97,7 +100,7 @@ void take_step(TrainingRun& run, const LossFunction& loss_of, const MicroBatches
 
   run.step = step;
   for (const Batch& batch : fetched.batches) run.tokens_seen += batch.rows * batch.seq_len * run.dp();
-  run.metrics->count_step();
+  run.metrics->count_step(step);
   log_step(run, loss, lr_factor);
 }
 
@@ -123,6 +126,7 @@ void tighten_timeout(TrainingRun& run) {
 
 void validate_if_due(TrainingRun& run, const LossFunction& loss_of) {
   if (!run.validator || !run.validator->is_due(run.step)) return;
+  const Phase phase("validation");
   const Stopwatch watch;
   const ValidationResult result = run.validator->run(loss_of, *run.world);
   run.metrics->log_validation(run.step, result.loss, result.num_tokens, watch.seconds());
@@ -130,8 +134,10 @@ void validate_if_due(TrainingRun& run, const LossFunction& loss_of) {
 
 // One rank writes while the others wait: a slow disk may take longer than a step of training.
 void save_last(TrainingRun& run) {
+  const Phase phase("saving");
   run.world->set_timeout(std::chrono::seconds(run.config().comm.init_timeout_seconds));
   run.checkpoints->save_last(run.step, hf_model(*run.model_parts.front(), run.config().model_spec));
+  run.metrics->count_other("saving");
 }
 
 [[noreturn]] void refuse_too_little_data(const TrainingRun& run) {

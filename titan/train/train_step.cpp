@@ -6,19 +6,19 @@
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
 #include "titan/ops/autograd.h"
-#include "titan/ops/profile_range.h"
+#include "titan/train/phase.h"
 
 namespace titan {
 
 namespace {
 
 at::Tensor forward(const Batch& batch, const LossFunction& loss, int64_t valid_tokens) {
-  const ProfileRange phase("forward");
+  const Phase phase("forward");
   return loss(batch, static_cast<double>(valid_tokens));
 }
 
 void backward(const at::Tensor& share, FullyShardedModel* sharded) {
-  const ProfileRange phase("backward");
+  const Phase phase("backward");
   titan::backward(share);
   if (sharded) sharded->finish_backward();
 }
@@ -61,7 +61,7 @@ void update(Optimizer& optimizer, const StepLoss& loss, double max_norm, double 
     throw CommonError("Gradient norm is not finite (grad_norm={}) at step {}. Stopping training. {}",
                       shortest(loss.grad_norm), step, kAdvice);
   }
-  const ProfileRange phase("optimizer");
+  const Phase phase("optimizer");
   optimizer.step(lr_factor, clip_factor(loss.grad_norm, max_norm));
   optimizer.zero_grad();
 }

@@ -12,6 +12,7 @@
 #include "titan/models/common/model_size.h"
 #include "titan/nn/module.h"
 #include "titan/ops/cpu_info.h"
+#include "titan/ops/device.h"
 #include "titan/ops/threads.h"
 #include "titan/train/agreement.h"
 #include "titan/train/check_assets.h"
@@ -19,6 +20,7 @@
 #include "titan/train/memory_check.h"
 #include "titan/train/mesh_setup.h"
 #include "titan/train/parallelize.h"
+#include "titan/train/phase.h"
 
 namespace titan {
 namespace {
@@ -51,8 +53,15 @@ void check_paths(TrainingRun& run) {
 }
 
 void choose_device(TrainingRun& run) {
-  run.device = device_info(word_of(run.config().device.value_or(DeviceKind::cpu)));
+  const auto provider = named_provider();
+  const DeviceKind kind = run.config().device.value_or(provider ? DeviceKind::neuron : DeviceKind::cpu);
+  // Before torch is asked for anything: the device's library registers itself with it.
   set_up_threads();
+  if (kind == DeviceKind::neuron) {
+    take_neuron_device(provider.value_or("emulator"), run.launch.rank, run.launch.local_rank,
+                       run.launch.local_world_size);
+  }
+  run.device = device_info(word_of(kind));
 }
 
 void report_config(TrainingRun& run) {
@@ -100,6 +109,42 @@ void report_attention(const ModelConfig& model) {
            causal_there && attention.mask != AttnMask::causal ? " (--attention.mask causal does that)" : "");
 }
 
+/// Bytes of one whole unit of weights: what FSDP gathers at a time.
+int64_t largest_unit_bytes(LanguageModel& model, int64_t element_bytes) {
+  int64_t largest = 0;
+  for (const ShardingUnit& unit : model.sharding_units()) {
+    int64_t bytes = 0;
+    for (const Module* module : unit.modules) {
+      for (const auto& [name, parameter] : module->named_parameters()) {
+        bytes += parameter->value_block.numel() * element_bytes;
+      }
+    }
+    largest = std::max(largest, bytes);
+  }
+  return largest;
+}
+
+int64_t width_of(TrainingDtype dtype) { return static_cast<int64_t>(c10::elementSize(scalar_type(dtype))); }
+
+/// Before anything is allocated: a device refuses what it cannot hold, in other words.
+void check_memory(const TrainingRun& run, LanguageModel& model) {
+  const TrainingConfig& training = run.config().training;
+  int64_t kept = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) kept += parameter->shard_block.numel();
+  const bool gathers = run.dims.degree(Axis::fsdp) > 1 || run.dims.degree(Axis::dp_replicate) > 1;
+  const DeviceInfo host = device_info("cpu");
+  const bool on_host = run.device.device.is_cpu();
+  require_memory(
+      run.config(),
+      {.weight_bytes = kept * width_of(training.dtype),
+       .unit_bytes = gathers ? largest_unit_bytes(model, width_of(training.mixed_precision_param)) : 0,
+       .ranks = run.launch.local_world_size,
+       .capacity_bytes = host.capacity_bytes,
+       .swap_bytes = host.swap_bytes,
+       .hbm_bytes = on_host ? 0 : run.device.capacity_bytes,
+       .emulated_hbm = run.device.emulated});
+}
+
 void build_model_parts(TrainingRun& run) {
   prepare_model(run.request.config);
   const ModelSpec& spec = run.config().model_spec;
@@ -107,7 +152,9 @@ void build_model_parts(TrainingRun& run) {
   report_attention(*spec.model);
   auto model = build_model(spec.model);
   lay_out(*model, *run.world, run.config().parallelism);
-  allocate(*model, scalar_type(run.config().training.dtype), at::kCPU);
+  check_memory(run, *model);
+  const Phase phase("weights");
+  allocate(*model, scalar_type(run.config().training.dtype), run.device.device);
   const at::ScalarType compute = scalar_type(run.config().training.mixed_precision_param);
   model->set_compute_dtype(compute);
   if (compute == at::kBFloat16 && !bf16_arithmetic()) {
@@ -172,32 +219,8 @@ void report_capacity(TrainingRun& run) {
   log_info("{}", model_memory_line(run.device, parameter_bytes(run)));
 }
 
-/// Bytes of one whole unit of weights: what FSDP gathers at a time.
-int64_t largest_unit_bytes(TrainingRun& run) {
-  const auto width =
-      static_cast<int64_t>(c10::elementSize(scalar_type(run.config().training.mixed_precision_param)));
-  int64_t largest = 0;
-  for (const ShardingUnit& unit : run.model_parts.front()->sharding_units()) {
-    int64_t bytes = 0;
-    for (const Module* module : unit.modules) {
-      for (const auto& [name, parameter] : module->named_parameters()) {
-        bytes += parameter->value_block.numel() * width;
-      }
-    }
-    largest = std::max(largest, bytes);
-  }
-  return largest;
-}
-
-void check_memory(TrainingRun& run) {
-  require_memory(run.config(), {.weight_bytes = parameter_bytes(run),
-                                .unit_bytes = run.sharded ? largest_unit_bytes(run) : 0,
-                                .ranks = run.launch.local_world_size,
-                                .capacity_bytes = run.device.capacity_bytes,
-                                .swap_bytes = run.device.swap_bytes});
-}
-
 void build_optimizer(TrainingRun& run) {
+  const Phase phase("optimizer state");
   run.optimizer.emplace(run.config().optimizer, run.parameters());
   for (const std::string& line : run.optimizer->banner()) log_info("{}", line);
   run.lr_scheduler.emplace(run.config().lr_scheduler, run.config().training.steps);
@@ -256,6 +279,7 @@ void report_run(TrainingRun& run) {
 
 // Random weights are made only when none are loaded: filling billions of them takes a while.
 void give_weights(TrainingRun& run) {
+  const Phase phase("weights");
   LanguageModel& model = *run.model_parts.front();
   if (const auto loaded = run.checkpoints->load(hf_model(model, run.config().model_spec))) {
     run.step = loaded->step;
@@ -273,11 +297,11 @@ void give_weights(TrainingRun& run) {
 // The order of the reference's banner; what can fail without the model's memory comes before step 1 in any
 // case.
 constexpr void (*kConstructionSteps[])(TrainingRun&) = {
-    place_in_job,    check_paths,     choose_device,    prepare_dump_folder, report_config,
-    build_mesh,      set_determinism, report_overrides, check_assets_of_run, build_model_parts,
-    build_metrics,   set_recompute,   shard_model,      report_capacity,     check_memory,
-    build_optimizer, load_tokenizer,  open_data,        open_validation,     build_checkpoints,
-    report_run,      give_weights,
+    place_in_job,   check_paths,     choose_device,    prepare_dump_folder, report_config,
+    build_mesh,     set_determinism, report_overrides, check_assets_of_run, build_model_parts,
+    build_metrics,  set_recompute,   shard_model,      report_capacity,     build_optimizer,
+    load_tokenizer, open_data,       open_validation,  build_checkpoints,   report_run,
+    give_weights,
 };
 
 }  // namespace

@@ -45,4 +45,31 @@ TEST_CASE("Moments in bfloat16 take half of it, and swap counts") {
   require_memory(config, {.weight_bytes = kOneGiB, .capacity_bytes = 2 * kOneGiB, .swap_bytes = kOneGiB});
 }
 
+TEST_CASE(
+    "On a device one rank has to fit into its core, and all of them into the machine that emulates it") {
+  const TrainerConfig config = named_config();
+  const MemoryDemand enough{.weight_bytes = kOneGiB,
+                            .ranks = 2,
+                            .capacity_bytes = 9 * kOneGiB,
+                            .hbm_bytes = 4 * kOneGiB,
+                            .emulated_hbm = true};
+  require_memory(config, enough);
+  MemoryDemand small_core = enough, small_host = enough;
+  small_core.hbm_bytes -= 1;
+  CHECK_THROWS_WITH_AS(
+      require_memory(config, small_core),
+      doctest::Contains("qwen3 4B needs 4.0 GiB on every rank's core: weights (1.0), gradients "
+                        "(1.0) and optimizer moments (2.0), and weights and gradients that "
+                        "are whole at a time (0.0). A core has 4.0 GiB of HBM (emulated); take"),
+      CommonError);
+  small_host.capacity_bytes = 8 * kOneGiB;
+  CHECK_THROWS_WITH_AS(require_memory(config, small_host),
+                       doctest::Contains("8.0 GiB of memory and 0.0 GiB of swap, which the 4.0 GiB of HBM "
+                                         "(emulated) of every rank are part of"),
+                       CommonError);
+  // A device that is there has memory of its own.
+  small_host.emulated_hbm = false;
+  require_memory(config, small_host);
+}
+
 }  // namespace titan

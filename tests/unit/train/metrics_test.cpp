@@ -77,7 +77,7 @@ TEST_CASE("Nothing is written that is not asked for") {
   const Folder folder("quiet");
   MetricsProcessor metrics(MetricsConfig{}, context(folder.path));
   metrics.add_batch(0.0, 10);
-  metrics.count_step();
+  metrics.count_step(1);
   metrics.log_step(result(1), {});
   CHECK_FALSE(fs::exists(folder.path));
 }
@@ -88,7 +88,7 @@ TEST_CASE("The JSON-lines file has one object a logged step with every tag of th
   const std::vector<Scalar> rates = {{"lr/AdamW", 1e-3}};
   for (const int64_t step : {1, 10}) {
     metrics.add_batch(0.001, 50);
-    metrics.count_step();
+    metrics.count_step(step);
     metrics.log_step(result(step), rates);
   }
   const auto lines = lines_of(folder.path / "metrics.jsonl");
@@ -114,12 +114,12 @@ TEST_CASE("Rates follow the reference's formulas over the steps that the window 
   const Folder folder("rates");
   MetricsProcessor metrics(config(), context(folder.path));
   metrics.add_batch(0.0, 1);
-  metrics.count_step();
+  metrics.count_step(1);
   metrics.log_step(result(1), {});
   for (int i = 0; i < 2; ++i) {
     metrics.add_batch(0.01, 500);
     metrics.add_batch(0.03, 500);
-    metrics.count_step();
+    metrics.count_step(1);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   metrics.log_step(result(10), {});
@@ -139,7 +139,7 @@ TEST_CASE("Validation writes its own tags, and its time is not training's") {
   const auto start = std::chrono::steady_clock::now();
   MetricsProcessor metrics(config(), context(folder.path));
   metrics.add_batch(0.0, 1000);
-  metrics.count_step();
+  metrics.count_step(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(60));
   metrics.log_validation(1, 3.5, 200, 0.05);
   metrics.log_step(result(1), {});

@@ -49,7 +49,7 @@ TEST_CASE("Peak memory counts memory that was touched") {
 }
 
 TEST_CASE("A device without a row is refused by name") {
-  CHECK_THROWS_WITH_AS(device_info("neuron"), doctest::Contains("--device neuron"), ConfigError);
+  CHECK_THROWS_WITH_AS(device_info("cuda"), doctest::Contains("--device cuda"), ConfigError);
 }
 
 TEST_CASE("The progress text says step, share, rate and time left and stays shorter than a log line's head") {

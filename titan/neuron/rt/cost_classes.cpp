@@ -99,7 +99,7 @@ std::unordered_map<std::string, OperatorEntry> table_of_operators() {
 
 std::string_view plain_name(std::string_view name) {
   name = name.substr(0, name.find('.'));
-  if (name.ends_with('_') && !name.ends_with("__")) name.remove_suffix(1);
+  if (name.ends_with('_')) name.remove_suffix(1);
   return name;
 }
 

@@ -74,8 +74,8 @@ TEST_CASE(
 
 TEST_CASE("attention over as many keys as queries counts half the square and its diagonal") {
   const Sizes q = {1, 5, 3, 2}, k = {1, 5, 1, 2};
-  CHECK(flops("titan::attention", {q, k, k}, {q}) == 3 * 15 * 4 * 2);  // 15 = 5 · 6 / 2
-  CHECK(flops("titan::attention", {{0, 5, 3, 2}, k, k}, {{0, 5, 3, 2}}) == 0);
+  CHECK(flops("titan::attention", {q, k, k}, {q}) == 3 * 15 * 4 * 2);           // 15 = 5 · 6 / 2
+  CHECK(flops("titan::attention", {{1, 0, 3, 2}, k, k}, {{1, 0, 3, 2}}) == 0);  // no queries
 }
 
 TEST_CASE("aten's attention has heads before tokens and its mask begins at the first key") {
@@ -106,11 +106,15 @@ TEST_CASE("the loss multiplies once for the logits and once for each gradient, w
   CHECK(in_chunks == 2772);
 }
 
-TEST_CASE("a product is of its left operand's dtype, even where a weight or a statistic is wider") {
-  const std::vector<TensorShape> linear = {{kBfloat, {4, 8}}, {kFloat, {16, 8}}};
-  CHECK(work_of("titan::linear", linear, std::vector<TensorShape>{{kBfloat, {4, 16}}}).dtype == kBfloat);
+TEST_CASE(
+    "a product is of its left operand's dtype, even where a weight, a gradient or a statistic is wider") {
+  const auto dtype = [](std::string_view name, const std::vector<TensorShape>& inputs) {
+    return work_of(name, inputs, std::vector<TensorShape>{{kBfloat, {4, 16}}}).dtype;
+  };
+  const TensorShape x = {kBfloat, {4, 8}}, grad = {kFloat, {4, 16}}, weight = {kFloat, {16, 8}};
+  CHECK(dtype("titan::linear", {x, weight}) == kBfloat);
+  CHECK(dtype("titan::linear_backward", {grad, x, weight}) == kBfloat);
+  CHECK(dtype("titan::linear_cross_entropy", {x, weight, {kInt, {4}}}) == kBfloat);
   const TensorShape q = {kBfloat, {1, 3, 2, 8}}, first = {kInt, {1, 3}}, statistic = {kFloat, {1, 2, 3}};
-  CHECK(
-      work_of("titan::attention_backward", std::vector{q, q, q, q, first, q, statistic}, std::vector{q, q, q})
-          .dtype == kBfloat);
+  CHECK(dtype("titan::attention_backward", {{kFloat, q.sizes}, q, q, q, first, q, statistic}) == kBfloat);
 }

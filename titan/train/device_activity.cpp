@@ -45,10 +45,10 @@ DeviceWork read_device_work() {
 
 std::string device_work_line(std::string_view what, const DeviceWork& work, bool emulated) {
   return format(
-      "Neuron: {} compiled {} operators{}, {} came from the disk cache; its time, simulated, a lower bound: "
+      "Neuron: {} compiled {} operator{}{}, {} came from the disk cache; its time, simulated, a lower bound: "
       "{}s",
-      what, whole(work.compilations), emulated ? " (emulated)" : "", whole(work.persistent_hits),
-      fixed(work.lower_bound(), 6));
+      what, whole(work.compilations), work.compilations == 1 ? "" : "s", emulated ? " (emulated)" : "",
+      whole(work.persistent_hits), fixed(work.lower_bound(), 6));
 }
 
 void DeviceActivity::start(const GroupCounters& carried) {

@@ -3,9 +3,17 @@
 #include "titan/ops/rope.h"
 
 namespace titan {
+namespace {
+
+/// Made on the host and used where the positions are.
+at::Tensor frequencies(const RoPEConfig& config, const at::Tensor& positions_BT) {
+  return rope_inverse_frequencies(config.dim, config.theta).to(positions_BT.device());
+}
+
+}  // namespace
 
 at::Tensor CosSinRoPE::rope_cache(const at::Tensor& positions_BT) const {
-  return titan::rope_cache(positions_BT, rope_inverse_frequencies(config().dim, config().theta));
+  return titan::rope_cache(positions_BT, frequencies(config(), positions_BT));
 }
 
 std::pair<at::Tensor, at::Tensor> CosSinRoPE::apply_rotary_emb(const at::Tensor& query_BTNH,
@@ -15,7 +23,7 @@ std::pair<at::Tensor, at::Tensor> CosSinRoPE::apply_rotary_emb(const at::Tensor&
 }
 
 at::Tensor ComplexRoPE::rope_cache(const at::Tensor& positions_BT) const {
-  return rope_complex_cache(positions_BT, rope_inverse_frequencies(config().dim, config().theta));
+  return rope_complex_cache(positions_BT, frequencies(config(), positions_BT));
 }
 
 std::pair<at::Tensor, at::Tensor> ComplexRoPE::apply_rotary_emb(const at::Tensor& query_BTNH,

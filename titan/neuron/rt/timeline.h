@@ -10,8 +10,8 @@ namespace titan::neuron {
 
 /// The core's streams in simulated time (seconds since the start; a lower bound, see EngineTimes). The
 /// emulator carries an operation out before its call returns, so that data is always ready in the order of
-/// the calls; what streams and events order is simulated time, and the counts of what has been queued. Safe
-/// from several threads.
+/// the calls; what streams and events order is simulated time. A stream or an event that was not created (or
+/// was destroyed) is a ValueError everywhere but in has_stream(). Safe from several threads.
 class Timeline {
  public:
   static constexpr int64_t kDefaultStream = 0;
@@ -31,7 +31,8 @@ class Timeline {
   bool is_recorded(int64_t event) const;
   /// What `stream` is given from now on begins after the event. An event never recorded holds nothing up.
   void wait(int64_t stream, int64_t event);
-  /// Simulated seconds from one recorded event to another. ValueError when one was never recorded.
+  /// Simulated seconds from one recorded event to another, negative when `to` came first. ValueError when one
+  /// was never recorded.
   double elapsed(int64_t from, int64_t to) const;
 
   /// Simulated end of the work of a stream, or of all.

@@ -143,7 +143,7 @@ int lock_core(const fs::path& file) {
 /// process at the first store.
 CoreReport* map_report(int fd, const fs::path& file) {
   void* memory = MAP_FAILED;
-  int error = ::ftruncate(fd, 0) == 0 ? ::posix_fallocate(fd, 0, sizeof(CoreReport)) : errno;
+  int error = ::posix_fallocate(fd, 0, sizeof(CoreReport));
   if (error == 0) {
     memory = ::mmap(nullptr, sizeof(CoreReport), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) error = errno;

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -228,6 +229,27 @@ TEST_CASE("programs that a process starts do not hold its core, nor does a forke
   CHECK(is_free(0, 2));
   ::kill(program, SIGKILL);
   ::waitpid(program, nullptr, 0);
+}
+
+TEST_CASE("a state folder without room is an error with what to do, not the end of the process") {
+  const Machine machine;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit none = {0, 0};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    try {
+      CoreClaim(0, 2);
+    } catch (const ValueError& error) {
+      ::_exit(std::string(error.what()).find("set TITAN_NEURON_STATE_DIR to a folder with room") ==
+              std::string::npos);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(is_free(0, 2));
 }
 
 TEST_CASE("the state folder is made for its user alone") {

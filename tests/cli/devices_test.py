@@ -85,6 +85,13 @@ class Devices(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("/dev/null", done.stderr)
 
+    def test_the_cost_table_is_of_the_environment_s_logical_cores(self):
+        two, one = self.devices("--cost-table").stdout, self.devices("--cost-table", NEURON_LOGICAL_NC_CONFIG="1").stdout
+        self.assertRegex(two, r"(?m)^\| *matmul *\|.*158\.0 TFLOP/s")
+        self.assertRegex(one, r"(?m)^\| *matmul *\|.*79\.0 TFLOP/s")
+        for flag in ("--json", "--watch"):
+            self.assertEqual(self.devices("--cost-table", flag).returncode, 2)
+
     def test_unknown_and_senseless_flags_are_refused(self):
         for args, words in ((["--jsno"], "did you mean --json?"), (["json"], "is no flag"), (["--watch", "0"], "--watch"), (["--watch=x"], "--watch"),
                             (["--watch", "1e9"], "--watch"), (["--watch", "-1"], "--watch")):

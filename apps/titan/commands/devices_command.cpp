@@ -19,6 +19,7 @@
 #include "titan/base/json.h"
 #include "titan/base/strings.h"
 #include "titan/neuron/rt/core_claim.h"
+#include "titan/neuron/rt/cost.h"
 #include "titan/neuron/rt/instance.h"
 
 namespace titan {
@@ -180,9 +181,9 @@ void show(const Arguments& arguments) {
     Json devices = Json::array();
     for (int64_t chip = 0; chip < Instance::kChips; ++chip) devices.push_back(to_json(chip, instance, uses));
     std::cout << devices.dump(arguments.has("watch") ? -1 : 2) << "\n";
-  } else if (arguments.has("watch") && ::isatty(STDOUT_FILENO) == 1 &&
-             ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_row > 0) {
-    draw(instance, uses, window);
+  } else if (arguments.has("watch") && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 &&
+             window.ws_row > 0) {
+    draw(instance, uses, window);  // only terminals have a size
   } else {
     std::cout << header(instance) << chip_table(instance) << process_table(instance, uses);
   }
@@ -224,10 +225,16 @@ int devices_command(std::span<const std::string> args) {
   const Arguments arguments(
       "devices",
       {{"json", "", "an array of devices with neuron-ls's keys, and emulated: true"},
+       {"cost-table", "", "the rates that simulated time is computed from, as a table"},
        {"watch", "[SECONDS]", "show again every SECONDS (1) until Ctrl-C; with --json one line each time"}},
       words);
   if (arguments.help_shown()) return 0;
-  if (arguments.has("watch")) {
+  if (arguments.has("cost-table")) {
+    if (arguments.has("json") || arguments.has("watch")) {
+      throw ConfigError("titan devices: --cost-table stands alone; it is neither JSON nor does it change");
+    }
+    std::cout << neuron::cost_table(Instance::from_env().lnc);
+  } else if (arguments.has("watch")) {
     watch(arguments);
   } else {
     show(arguments);

@@ -171,6 +171,13 @@ class Command(TorchrunCase):
         cores = len(os.sched_getaffinity(0))
         self.assertEqual(run("--nproc_per_node", "cpu", script="echo $WORLD_SIZE").stdout, f"{cores}\n" * cores)
 
+    def test_auto_starts_a_rank_for_each_visible_core_of_the_emulated_neuron_machine(self):
+        for cores, ranks in (("5,0-1", 3), (None, 64)):
+            env = {"TITAN_NEURON_PROVIDER": "emulator"} | ({"NEURON_RT_VISIBLE_CORES": cores} if cores else {})
+            self.assertEqual(run("--nproc_per_node=auto", script="echo $WORLD_SIZE", env=env).stdout, f"{ranks}\n" * ranks)
+        self.refused(2, "--nproc-per-node=auto", "/x/libdevice.so", "give a number", flags=["--nproc_per_node", "auto"], script="true",
+                     env={"TITAN_NEURON_PROVIDER": "/x/libdevice.so"})
+
     def test_settings_without_effect_are_said_once_each(self):
         result = run("--standalone", "--start_method", "fork", "--event_log_handler", "console", "--rdzv_conf", "close_timeout=3", script="true")
         self.assertEqual(result.returncode, 0)

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 import termios
+import time
 import unittest
 
 TITAN = os.environ["TITAN"]
@@ -138,6 +139,42 @@ class Devices(unittest.TestCase):
         self.assertLessEqual(len(lines), 12)
         self.assertLessEqual(max(map(len, lines)), 40)
         self.assertIn("No process uses a core.", lines)
+
+    def until(self, condition):
+        """The processes of `titan devices --json` as soon as they are what is waited for."""
+        limit = time.monotonic() + 120
+        while True:
+            processes = [process for device in json.loads(self.devices("--json").stdout) for process in device["neuron_processes"]]
+            if condition(processes):
+                return processes
+            self.assertLess(time.monotonic(), limit, processes)
+            time.sleep(0.05)
+
+    def test_ranks_of_a_run_are_shown_while_their_output_is_hidden_and_leave_nothing_when_killed(self):
+        cores = {"TITAN_NEURON_PROVIDER": "emulator", "NEURON_RT_VISIBLE_CORES": "9,4", "TITAN_NEURON_HBM_GIB": "2",
+                 "TORCH_NEURONX_NEFF_CACHE_DIR": self.env["TITAN_NEURON_STATE_DIR"] + ".cache"}
+        train = ["-m", "titan.train", "--module", "qwen3", "--config", "qwen3_demo", "--training.steps", "100000", "--training.seq_len", "32",
+                 "--training.local_batch_size", "1", "--training.global_batch_size", "2", "--checkpoint.no_enable", "--validator.no_enable",
+                 "--dump_folder", self.env["TITAN_NEURON_STATE_DIR"] + ".out"]
+        run = subprocess.Popen([TITAN, "torchrun", "--nproc_per_node=auto", "--local-ranks-filter", "0", "--tee", "3", *train], env=self.env | cores,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.terminate)
+        processes = self.until(lambda found: len(found) == 2 and all(process["compilations"] > 0 for process in found))
+        self.assertEqual([(process["neuroncore_id"], process["rank"]) for process in processes], [(4, 1), (9, 0)])
+        for process in processes:
+            self.assertIn("titan train --module qwen3", process["command"])
+            self.assertEqual(process["hbm_capacity"], 2 << 30)
+            self.assertGreaterEqual(process["hbm_peak"], process["hbm_allocated"])
+            self.assertGreater(process["hbm_peak"], 0)
+        rows = re.findall(r"(?m)^(\d+) +(\d+) +(\d+) +\d+ +\S+ GiB +\S+ GiB +2\.00 GiB +\S+% +\d+ +\S*titan train", self.devices().stdout)
+        self.assertEqual(rows, [("4", "1", "1"), ("9", "2", "0")])
+        taken = subprocess.run([TITAN, "train", *train[2:]], env=self.env | cores | {"NEURON_RT_VISIBLE_CORES": "4"}, capture_output=True, text=True)
+        self.assertEqual(taken.returncode, 2)
+        self.assertIn(f"in use by process {processes[0]['pid']} (rank 1, ", taken.stderr)
+        for process in processes:
+            os.kill(process["pid"], signal.SIGKILL)
+        self.until(lambda found: not found)
 
 
 if __name__ == "__main__":

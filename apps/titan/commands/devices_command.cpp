@@ -141,7 +141,8 @@ std::string process_table(const Instance& instance, const std::vector<CoreUse>& 
   for (const CoreUse& use : uses) {
     const double capacity = static_cast<double>(std::max<int64_t>(use.hbm_capacity, 1));
     const std::string used = fixed(100 * static_cast<double>(use.hbm_allocated) / capacity, 1) + "%";
-    const std::string core = format(use.lnc == instance.lnc ? "{}" : "{} (LNC {})", use.core, use.lnc);
+    std::string core = format("{}", use.core);
+    if (use.lnc != instance.lnc) core += format(" (LNC {})", use.lnc);
     rows.push_back({core, format("{}", chip_of(use)), format("{}", use.rank), format("{}", use.pid),
                     gib(use.hbm_allocated), gib(use.hbm_peak), gib(use.hbm_capacity), used,
                     format("{}", use.compilations), use.command});

@@ -308,7 +308,8 @@ TEST_CASE("`titan devices` shows every process that has a core, with its memory"
   const std::string text = devices_output({});
   CHECK_MESSAGE(text.find(format("{}", first.pid())) != std::string::npos, text);
   CHECK_MESSAGE(text.find("70.0%") != std::string::npos, text);
-  CHECK_MESSAGE(text.find("9 (LNC 1)") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("\n9 (LNC 1)  1 ") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("\n5          1 ") != std::string::npos, text);
 }
 
 TEST_CASE("what a process puts into its command line cannot break the view") {

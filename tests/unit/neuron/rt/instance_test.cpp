@@ -151,4 +151,5 @@ TEST_CASE("more ranks than cores are refused on every rank alike, with what to d
   const std::string few = message(machine({{"NEURON_RT_VISIBLE_CORES", "4-6"}}), 3, 4);
   CHECK(few.find("has 64 at LNC 2, of which 3 are visible. Start at most 3 ranks") != std::string::npos);
   CHECK(few.find("NEURON_RT_VISIBLE_CORES") != std::string::npos);
+  CHECK(few.find("NEURON_LOGICAL_NC_CONFIG") == std::string::npos);  // the list would hide as many at LNC 1
 }

@@ -64,7 +64,9 @@ class Run:
 
 
 def titan(command, words, more_environment=()):
-    environment = dict(os.environ, HOME=str(FOLDER / "home"), TITAN_NUM_THREADS="1", **dict(more_environment))
+    environment = dict(os.environ, HOME=str(FOLDER / "home"), TITAN_NUM_THREADS="1",
+                       TITAN_NEURON_STATE_DIR=str(FOLDER / "neuron"),
+                       TORCH_NEURONX_NEFF_CACHE_DIR=str(FOLDER / "neff"), **dict(more_environment))
     return subprocess.run([TITAN, *command, *words], capture_output=True, text=True, cwd=FOLDER, env=environment)
 
 

@@ -111,7 +111,9 @@ def _():
 
 @row("device")
 def _():
-    return train("--device", "neuron").code != 0 and "neuron" in train("--device", "neuron").log
+    neuron = train("--device", "neuron")
+    return (neuron.code == 0 and "NEURON capacity: " in neuron.log and "CPU capacity: " in train().log
+            and neuron.losses == train().losses)
 
 
 @row("metrics.log_freq")

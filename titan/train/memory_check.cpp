@@ -11,7 +11,10 @@ namespace {
 /// /proc/PID/smaps_rollup.
 constexpr int64_t kProcessBytes = 56 << 20;
 
-std::string gib(int64_t bytes) { return fixed(static_cast<double>(bytes) / kGiB, 1); }
+std::string gib(int64_t bytes) {
+  const bool small = bytes > 0 && bytes < (int64_t{1} << 30);
+  return fixed(static_cast<double>(bytes) / kGiB, small ? 2 : 1);
+}
 
 /// What one rank holds, in bytes.
 struct RankNeed {

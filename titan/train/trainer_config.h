@@ -70,7 +70,8 @@ struct TrainerConfig {
     f("model_spec", model_spec, "The model; set by the config function");
     f("hf_assets_path", hf_assets_path, "Folder of tokenizer files, config.json and Hugging Face weights");
     f("dump_folder", dump_folder, "Folder everything is written under");
-    f("device", device, "cpu, cuda or neuron; none: what is found");
+    f("device", device,
+      "cpu or neuron (cuda is not built yet); none: neuron where TITAN_NEURON_PROVIDER is set, else cpu");
     f("profiler", profiler, "Traces and memory snapshots");
     f("metrics", metrics, "Reports");
     f("tokenizer", tokenizer, "The tokenizer is hf_assets_path's");

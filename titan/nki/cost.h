@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "titan/nki/core.h"
+
+namespace titan::nki {
+
+/// Cycles that an instruction keeps its engine busy, by the published formulas [Note: cycles]; for DMA 0.
+double busy_cycles(const Instruction& instruction, Generation generation);
+
+/// Bytes that a DMA moves; 0 for other instructions.
+int64_t dma_bytes(const Instruction& instruction);
+
+/// Hz of an engine.
+double clock_rate(Engine engine, Generation generation);
+
+/// When an instruction ran, in seconds from the kernel's begin.
+struct Span {
+  int64_t instruction;  ///< index in the core's record
+  Engine engine;
+  int64_t queue;  ///< of DMA engines; 0 for others
+  double begin, end;
+};
+
+/// One core's run in predicted time.
+struct CoreTimeline {
+  std::vector<Span> spans;
+  double seconds = 0;
+};
+
+/// A kernel in predicted time: engines run their instructions in order, beside one another; an instruction
+/// waits for what writes its operands, and for readers of what it overwrites. Documented constants only:
+/// nothing is fitted.
+struct Prediction {
+  std::vector<CoreTimeline> cores;
+  double seconds = 0;
+};
+Prediction predict(const KernelRun& run);
+
+/// Chrome's trace format (open it in Perfetto): a process per core, a thread per engine.
+std::string chrome_trace(const KernelRun& run, const Prediction& prediction);
+
+/// A table: each engine's busy time, its share, instructions; DMA bytes; peak SBUF and PSUM.
+std::string engine_table(const KernelRun& run, const Prediction& prediction);
+
+}  // namespace titan::nki

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "titan/nki/tensor.h"
+
+namespace titan::nki {
+
+/// The chips whose rules are checked.
+enum class Generation : uint8_t { trn1 = 2, trn2 = 3, trn3 = 4 };  // NeuronCore-v2, v3, v4
+
+/// Sizes of one NeuronCore.
+struct CoreSizes {
+  static constexpr int64_t kPartitions = 128;
+  static constexpr int64_t kPsumBanks = 8, kPsumBankBytes = 2048;  ///< of one partition
+
+  int64_t sbuf_partition_bytes;  ///< what a kernel may use
+  int64_t psum_partition_bytes = kPsumBanks * kPsumBankBytes;
+
+  static CoreSizes of(Generation generation);
+};
+
+/// Which bytes were written; one bit a byte.
+class WrittenBits {
+ public:
+  explicit WrittenBits(int64_t bytes = 0, bool written = false);
+  void mark(int64_t begin, int64_t count);
+  void clear(int64_t begin, int64_t count);
+  /// Whether all of them were written.
+  bool covers(int64_t begin, int64_t count) const;
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+/// SBUF or PSUM of one core: partitions one after another, each of the same number of bytes.
+class ChipMemory {
+ public:
+  ChipMemory(Buffer buffer, int64_t partition_bytes);
+
+  Buffer buffer() const { return buffer_; }
+  int64_t partition_bytes() const { return partition_bytes_; }
+  std::byte* at(int64_t partition, int64_t byte) {
+    return bytes_.get() + partition * partition_bytes_ + byte;
+  }
+  WrittenBits& written() { return written_; }
+  int64_t bit(int64_t partition, int64_t byte) const { return partition * partition_bytes_ + byte; }
+
+  /// Finds `bytes` free bytes at the same place in every partition of [first, first + count); lowest
+  /// address first. KernelError, with what is in use, when there are none. PSUM allocations do not cross a
+  /// bank unless they are larger than one, and then begin at one.
+  int64_t reserve(int64_t first, int64_t count, int64_t bytes, int64_t alignment, const std::string& name);
+  void release(int64_t first, int64_t count, int64_t byte, int64_t bytes) noexcept;
+  /// The most bytes of a partition that were in use at once.
+  int64_t peak_bytes() const { return peak_; }
+
+ private:
+  struct Range {
+    int64_t first, count, begin, end;
+    std::string name;
+  };
+  Buffer buffer_;
+  int64_t partition_bytes_;
+  std::unique_ptr<std::byte[]> bytes_;
+  WrittenBits written_;
+  std::vector<Range> ranges_;
+  int64_t peak_ = 0;
+};
+
+/// The bytes behind tensors.
+struct Allocation {
+  std::string name;
+  Buffer buffer = Buffer::sbuf;
+  Dtype dtype = Dtype::float32;  ///< as allocated
+  std::vector<int64_t> shape;    ///< as allocated
+
+  // HBM: bytes of the host, with their owner; `written` is empty when all of them count as written (inputs).
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  std::shared_ptr<void> owner;
+  std::unique_ptr<WrittenBits> written;
+  /// Shapes only: no bytes are there.
+  bool without_data = false;
+
+  // On chip: a block of partitions. `reserved` is false for explicit addresses, which may alias.
+  ChipMemory* memory = nullptr;
+  int64_t first_partition = 0, num_partitions = 0;
+  int64_t byte_offset = 0, partition_bytes = 0;
+  bool reserved = false;
+
+  Allocation() = default;
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+  ~Allocation();
+};
+
+/// HBM for `shape` on the host, owned by the allocation and not yet written; `without_data` for shapes only.
+Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer,
+                  bool without_data);
+
+/// A contiguous tensor over bytes of the host that `owner` keeps alive; null data: shapes only.
+Tensor host_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, void* data,
+                   std::shared_ptr<void> owner);
+
+}  // namespace titan::nki

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "titan/nki/dtype.h"
+
+namespace titan::nki {
+
+/// Where a tensor lies. `shared_hbm` is seen by both cores of a logical one, and by the host.
+enum class Buffer : uint8_t { sbuf, psum, private_hbm, shared_hbm };
+
+std::string_view buffer_name(Buffer buffer);
+inline bool is_on_chip(Buffer buffer) { return buffer == Buffer::sbuf || buffer == Buffer::psum; }
+
+/// A run of indices along one dimension; Python's start:stop:step. Without a stop, to the end.
+struct Slice {
+  static constexpr int64_t kEnd = INT64_MAX;
+  int64_t start = 0, stop = kEnd, step = 1;
+};
+
+/// Everything along a dimension: Python's `:`.
+inline constexpr Slice all = {};
+
+/// `size` indices from `start` on.
+constexpr Slice ds(int64_t start, int64_t size) { return {start, start + size, 1}; }
+
+/// One place of a subscript: a number (the dimension goes; on chip the partition dimension stays with size 1)
+/// or a run.
+struct Index {
+  Index(Slice run) : slice(run) {}
+  Index(int64_t number) : slice{number, number + 1, 1}, is_number(true) {}
+  Index(int number) : Index(int64_t{number}) {}
+  Slice slice;
+  bool is_number = false;
+};
+
+/// One dimension of a view: how many elements, and how far apart. On chip dimension 0 counts partitions and
+/// its stride is 1 partition; other strides are elements of the view's dtype. A stride of 0 repeats.
+struct Dim {
+  int64_t count = 1, stride = 1;
+  bool operator==(const Dim&) const = default;
+};
+
+struct Allocation;
+class Register;
+class Tensor;
+
+/// `.ap`: a view by strides over the whole allocation behind a tensor, in elements.
+struct AccessPattern {
+  /// {stride, count} from the outermost; on chip the first pair is the partitions, its stride the tensor's
+  /// free size.
+  std::vector<std::pair<int64_t, int64_t>> pattern;
+  /// Added to the view's own offset; none keeps it.
+  std::optional<int64_t> offset = {};
+  /// A register, or a tensor of one int32 in SBUF: multiplied by the stride of base dimension
+  /// `indirect_dim` and added at run time.
+  const Register* scalar_register = nullptr;
+  const Tensor* scalar_offset = nullptr;
+  /// One int32 index per partition of the other operand ([P, 1] in SBUF), each multiplied by the stride of
+  /// base dimension `indirect_dim` (0 only).
+  const Tensor* vector_offset = nullptr;
+  int64_t indirect_dim = 0;
+  std::optional<Dtype> dtype = {};
+};
+
+/// A view of memory: HBM, or a block of partitions of SBUF or PSUM. A value: copies see the same bytes. The
+/// memory lives as long as a view of it.
+///
+/// Every method that makes a view throws KernelError, naming the tensor and the numbers, when the view would
+/// leave the tensor or break a rule of the memory.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(std::shared_ptr<Allocation> allocation, Dtype dtype, std::vector<Dim> dims, int64_t offset);
+
+  bool defined() const { return allocation_ != nullptr; }
+  Dtype dtype() const { return dtype_; }
+  Buffer buffer() const;
+  const std::string& name() const;
+  int64_t ndim() const { return static_cast<int64_t>(dims_.size()); }
+  int64_t size(int64_t dim) const;
+  std::vector<int64_t> shape() const;
+  int64_t numel() const;
+  /// On chip: elements of one partition.
+  int64_t free_size() const;
+  int64_t partitions() const { return size(0); }
+
+  /// t(0, all, ds(4, 8)): Python's t[0, :, 4:12]. Dimensions not named are taken whole.
+  template <class... Indices>
+  Tensor operator()(Indices... indices) const {
+    return subscript({Index(indices)...});
+  }
+  Tensor subscript(const std::vector<Index>& indices) const;
+
+  /// Same elements in another shape; on chip the partitions keep theirs.
+  Tensor reshape(const std::vector<int64_t>& shape) const;
+  Tensor permute(const std::vector<int64_t>& order) const;
+  /// A dimension of size 1 seen `size` times.
+  Tensor broadcast(int64_t dim, int64_t size) const;
+  Tensor expand_dim(int64_t dim) const;
+  Tensor squeeze_dim(int64_t dim) const;
+  Tensor flatten_dims(int64_t first, int64_t last) const;
+  /// The same bytes as another dtype; the last dimension's size changes with the itemsize.
+  Tensor view(Dtype dtype) const;
+  Tensor ap(const AccessPattern& pattern) const;
+
+  /// "q shared_hbm[1, 32, 256, 128] bfloat16": what messages call it.
+  std::string describe() const;
+
+  // For the simulator.
+  const std::shared_ptr<Allocation>& allocation() const { return allocation_; }
+  const std::vector<Dim>& dims() const { return dims_; }
+  /// Elements from the allocation's begin (on chip: from its first byte in the first partition).
+  int64_t offset() const { return offset_; }
+  /// On chip: the first partition of the view, counted from the allocation's.
+  int64_t partition_offset() const { return partition_offset_; }
+
+  /// Offsets that are known only at run time.
+  struct Indirection {
+    enum class Kind : uint8_t { none, scalar, vector } kind = Kind::none;
+    std::shared_ptr<const Tensor> offsets;            ///< int32 in SBUF
+    std::shared_ptr<const Register> scalar_register;  ///< instead of a tensor
+    int64_t stride = 1;                               ///< elements an index is multiplied by
+    int64_t limit = 0;                                ///< indices there are along that dimension
+  };
+  const Indirection& indirection() const { return indirection_; }
+
+ private:
+  friend class TensorViews;
+
+  std::shared_ptr<Allocation> allocation_;
+  Dtype dtype_ = Dtype::float32;
+  std::vector<Dim> dims_;
+  int64_t offset_ = 0, partition_offset_ = 0;
+  Indirection indirection_;
+};
+
+}  // namespace titan::nki

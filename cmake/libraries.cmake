@@ -23,7 +23,7 @@ function(titan_isa_sources sources_name)
   set(${sources_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-set(core_layers base config launch data recipes neuron/rt)
+set(core_layers base config launch data recipes neuron/rt nki nkilib)
 set(torch_layers ops nn distributed models checkpoint train)
 list(TRANSFORM core_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE core_globs)
 list(TRANSFORM torch_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE torch_globs)

@@ -40,7 +40,7 @@ ALLOWED = {
     "neuron/torch": BASE | {"neuron/rt"},
 }
 TORCH_FREE_LAYERS = tuple(
-    f"titan/{layer}/" for layer in ("base", "config", "launch", "data", "recipes", "nki", "neuron/rt")
+    f"titan/{layer}/" for layer in ("base", "config", "launch", "data", "recipes", "nki", "nkilib", "neuron/rt")
 )
 TORCH_FREE_FILES = re.compile(r"_config\.(h|cpp)$|^apps/titan/(main\.cpp|commands\.h|commands/)|^titan/recipes\.h$")
 

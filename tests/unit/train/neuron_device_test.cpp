@@ -1,18 +1,22 @@
 // What the host asks of a neuron device and says about it, with a device that counts what the test tells it.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
-#include "titan/base/error.h"
+#include "titan/base/file.h"
+#include "titan/base/json.h"
 #include "titan/base/strings.h"
 #include "titan/ops/device.h"
 #include "titan/train/device_activity.h"
 #include "titan/train/device_memory.h"
 #include "titan/train/log_line.h"
+#include "titan/train/metrics.h"
 #include "titan/train/peak_flops.h"
 #include "titan/train/phase.h"
 
@@ -86,6 +90,28 @@ TEST_CASE("The banner's line, the peak rate and the step line say what the devic
   reset_peak_memory(info);
   reset_peak_memory(device_info("cpu"));
   CHECK(device_count("resets") == resets + 1);
+}
+
+TEST_CASE("Metrics count what the device does after they start, and begin a new peak with each logged step") {
+  const auto folder = std::filesystem::temp_directory_path() / format("titan_neuron_metrics_{}", getpid());
+  MetricsConfig config;
+  config.enable_jsonl = true;
+  World world(Launch{}, ParallelDims{}, std::chrono::seconds(1));
+  set_count("total_compilations", 1000);
+  MetricsProcessor metrics(
+      config,
+      {.dump_folder = folder, .device = device_info("neuron"), .peak = {.flops = 1e12}, .world = &world});
+  metrics.start();
+  set_count("total_compilations", 1007);
+  const double resets = device_count("resets");
+  metrics.add_batch(0, 10);
+  metrics.count_step(1);
+  metrics.log_step({.step = 1}, {});
+  CHECK(device_count("resets") == resets + 1);
+  const Json line = Json::parse(read_file(folder / "metrics.jsonl"), "metrics.jsonl");
+  CHECK(line["neuron/compilations"].as_double() == 7);
+  set_count("total_compilations", 0);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("A phase names what the device's memory is used for") {

@@ -1,4 +1,4 @@
-# libtitan_core.so (torch-free), libtitan.so (on torch), libtitan_neuron.so (the emulated device, a plug-in that
+# libtitan_core.so and libtitan_nki.so (torch-free), libtitan.so (on torch), libtitan_neuron.so (the emulated device, a plug-in that
 # libtitan.so opens when a run asks for it) and the program titan. Folders are globbed: a new file is
 # picked up by the next build. A library without sources is left out.
 
@@ -23,7 +23,7 @@ function(titan_isa_sources sources_name)
   set(${sources_name} ${kept} PARENT_SCOPE)
 endfunction()
 
-set(core_layers base config launch data recipes neuron/rt nki nkilib)
+set(core_layers base config launch data recipes neuron/rt)
 set(torch_layers ops nn distributed models checkpoint train)
 list(TRANSFORM core_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE core_globs)
 list(TRANSFORM torch_layers REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/titan/\\1/*.cpp" OUTPUT_VARIABLE torch_globs)
@@ -65,6 +65,19 @@ if(core_sources)
   add_dependencies(titan_core titan_build_info)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/titan/base/build_info.cpp PROPERTIES
     INCLUDE_DIRECTORIES ${CMAKE_BINARY_DIR}/generated)
+endif()
+
+file(GLOB_RECURSE nki_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/titan/nki/*.cpp ${CMAKE_SOURCE_DIR}/titan/nkilib/*.cpp)
+titan_isa_sources(nki_sources)
+if(nki_sources)
+  add_library(titan_nki SHARED ${nki_sources})
+  target_include_directories(titan_nki PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(titan_nki PRIVATE ${titan_warnings})
+  target_link_libraries(titan_nki PUBLIC titan_core)
+  set_target_properties(titan_nki PROPERTIES INSTALL_RPATH "$ORIGIN")
+  if(TITAN_UNITY)
+    set_target_properties(titan_nki PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
 endif()
 
 if(torch_sources)

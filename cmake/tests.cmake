@@ -55,7 +55,8 @@ endfunction()
 
 set(titan_test_environment
   "TITAN=${CMAKE_BINARY_DIR}/bin/titan;TITAN_SOURCE_DIR=${CMAKE_SOURCE_DIR};TITAN_BUILD_DIR=${CMAKE_BINARY_DIR}")
-titan_unit_tests(unit_core titan_core base config launch data recipes neuron/rt nki nkilib)
+titan_unit_tests(unit_core titan_core base config launch data recipes neuron/rt)
+titan_unit_tests(unit_nki titan_nki nki nkilib)
 titan_unit_tests(unit_torch titan ops nn distributed models checkpoint train)
 titan_unit_tests(unit_neuron titan neuron/torch)
 if(TARGET unit_neuron)

@@ -72,6 +72,8 @@ class ChipMemory {
   int64_t peak_ = 0;
 };
 
+class Accumulated;  // which places of a tensor a matmul has written
+
 /// The bytes behind tensors.
 struct Allocation {
   std::string name;
@@ -92,6 +94,7 @@ struct Allocation {
   int64_t first_partition = 0, num_partitions = 0;
   int64_t byte_offset = 0, partition_bytes = 0;
   bool reserved = false;
+  std::shared_ptr<Accumulated> accumulated;  ///< PSUM, once a matmul has written: what it left behind
 
   Allocation() = default;
   Allocation(const Allocation&) = delete;

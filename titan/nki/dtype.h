@@ -13,7 +13,7 @@ enum class Dtype : uint8_t {
   tfloat32,  ///< stored as float32, products rounded to 10 bits of mantissa
   bfloat16,
   float16,
-  float8_e4m3,  ///< largest finite value 240
+  float8_e4m3,  ///< largest finite value 240; then infinity and NaN
   float8_e5m2,
   int32,
   uint32,
@@ -31,7 +31,7 @@ bool is_float(Dtype dtype);
 void to_float(const std::byte* from, Dtype dtype, float* to, int64_t count);
 
 /// float32 rounded into elements: to nearest, even on ties; integers saturate, and a NaN becomes 0; floats
-/// beyond the range become infinities (float8_e4m3: NaN).
+/// beyond the range become infinities (float8_e4m3 has them too: it is the IEEE kind).
 void from_float(const float* from, Dtype dtype, std::byte* to, int64_t count);
 
 /// What memory that was never written holds: NaN for floats, 4 for integers (as the public simulator fills

@@ -92,8 +92,8 @@ uint32_t apply(Operation operation, uint32_t a, uint32_t b);
 
 /// The other operand of a row: one number for all elements, or an element each.
 struct Elements {
-  Elements(float number) : number(number) {}
-  Elements(const float* each) : each(each) {}
+  Elements(float one) : number(one) {}
+  Elements(const float* row) : each(row) {}
   float number = 0;
   const float* each = nullptr;
 };

@@ -48,9 +48,13 @@ void print_help() {
 }
 
 /// Threads that wait for one another spin only shortly before they sleep: with libgomp's default a run whose
-/// cores are shared with other work slows down four times. The user's own settings win.
+/// cores are shared with other work slows down four times. The policy "active" matters where backward runs on
+/// a thread of its own, as it does for a device: libgomp then counts two teams, more threads than cores, and
+/// would hardly spin at all. The user's own settings win.
 void limit_spinning() {
-  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "ACTIVE", /*overwrite=*/0);
+  setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
 }
 
 /// Descriptors 0, 1 and 2 that are closed would be taken by the launcher's own files, and workers would

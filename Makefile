@@ -57,6 +57,7 @@ bench: setup-tests build
 	@.venv/bin/python bench/training.py --titan $(TITAN)
 	@.venv/bin/python bench/training.py --titan $(TITAN) --ranks 2
 	@.venv/bin/python bench/many_ranks.py --titan $(TITAN)
+	@.venv/bin/python bench/neuron_step.py --titan $(TITAN)
 	@cmake --build $(BUILD) --target bench_collectives
 	@.venv/bin/python bench/collectives.py $(BUILD)/bin/bench_collectives
 

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "titan/nki/instruction.h"
@@ -27,6 +28,7 @@ struct RunOptions {
   int64_t instruction_budget = int64_t{50} * 1000 * 1000;
 };
 
+class Recorder;
 class Rendezvous;  // of the two cores of a logical one
 
 /// One physical NeuronCore that runs a kernel: its memories and what it has carried out.
@@ -42,24 +44,34 @@ class Core {
   ChipMemory& memory(Buffer buffer) { return buffer == Buffer::psum ? psum_ : sbuf_; }
   Rendezvous& peers();
 
-  /// Checks an instruction, then runs or only records it, as the mode says. KernelError with the rule that
-  /// it breaks.
+  /// Checks an instruction, carries it out if the mode says so, and records it if asked to. KernelError with
+  /// the rule that it breaks; "kernel.budget" when the budget is used up. Only instructions count: a loop
+  /// without any that does not end is the host's to stop. Barriers and sendrecv are carried out here, in
+  /// every mode; execute() never sees them.
   void issue(Instruction instruction);
 
-  const std::vector<Instruction>& instructions() const { return instructions_; }
+  /// What was recorded: see Recorder for what may be done with the tensors.
+  const std::vector<Instruction>& instructions() const;
+  std::vector<Instruction> take_instructions();
   int64_t num_instructions() const { return num_instructions_; }
+  /// "after 12 instructions, the last of them memset at kernel.cpp:7".
+  std::string progress() const;
 
  private:
   int64_t id_;
   RunOptions options_;
   Rendezvous* peers_;
   ChipMemory sbuf_, psum_;
-  std::vector<Instruction> instructions_;
+  std::unique_ptr<Recorder> recorder_;
   int64_t num_instructions_ = 0;
+  std::string_view last_name_;
+  std::source_location last_where_;
 };
 
 /// The core whose kernel this thread runs; KernelError outside of a kernel.
 Core& current_core();
+/// Whether this thread runs a kernel.
+bool is_in_kernel();
 
 /// Checks every rule of the device that an instruction is subject to: placement, partitions, sizes, dtypes,
 /// banks. KernelError. [Note: rules] in check.cpp names their sources.
@@ -84,6 +96,9 @@ struct KernelRun {
 /// Runs `body` once on each of `options.lnc` cores (two threads for two). The first error of a core stops the
 /// other one. A core that waits for one that has ended, or that waits for something else, is a KernelError
 /// that names both places.
+///
+/// Inside of a kernel `body` is inlined: it runs on the core that is there, with that core's options, and the
+/// result has no records. "launch.nested-lnc" where it asks for more cores than run.
 KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& body);
 
 }  // namespace titan::nki

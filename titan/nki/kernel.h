@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
-#include <string>
+#include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "titan/nki/core.h"
 #include "titan/nki/isa.h"
@@ -11,8 +13,26 @@
 
 namespace titan::nki {
 
+/// What a kernel returns must outlive its core: "launch.result-buffer" for tensors of SBUF and PSUM.
+void check_result(const Tensor& tensor);
+template <class T>
+void check_result(const std::vector<T>& results) {
+  for (const T& result : results) check_result(result);
+}
+template <class... T>
+void check_result(const std::tuple<T...>& results) {
+  std::apply([](const T&... result) { (check_result(result), ...); }, results);
+}
+template <class A, class B>
+void check_result(const std::pair<A, B>& results) {
+  check_result(results.first);
+  check_result(results.second);
+}
+
 /// A kernel bound to nothing yet: a function of tensors and an options struct. `simulate(kernel)[2](args...)`
-/// runs it on the simulated cores and returns what the function returned on core 0.
+/// runs it on the simulated cores and returns what the function returned on core 0: nothing, or tensors of
+/// HBM, alone or in a tuple, pair or vector. Called inside of another kernel it is inlined, and returns on
+/// every core what it returns there.
 template <class Result, class... Args>
 class Simulation {
  public:
@@ -23,6 +43,7 @@ class Simulation {
     other.options_.lnc = lnc;
     return other;
   }
+  /// Runs with these options, but for the number of cores.
   Simulation with(RunOptions options) const {
     Simulation other = *this;
     options.lnc = options_.lnc;
@@ -30,19 +51,27 @@ class Simulation {
     return other;
   }
 
-  Result operator()(Args... args) const { return run(nullptr, std::move(args)...); }
+  Result operator()(Args... args) const { return run(nullptr, std::forward<Args>(args)...); }
 
   /// The same, leaving the record of the run (RunOptions::record is set).
   Result run(KernelRun* record, Args... args) const {
-    std::optional<Result> result;
     RunOptions options = options_;
     options.record = options.record || record != nullptr;
-    KernelRun done = run_on_cores(options, [&] {
-      Result mine = kernel_(args...);
-      if (language::program_id() == 0) result = std::move(mine);
-    });
-    if (record != nullptr) *record = std::move(done);
-    return std::move(*result);
+    const auto leave = [record](KernelRun done) {
+      if (record != nullptr) *record = std::move(done);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      leave(run_on_cores(options, [&] { kernel_(args...); }));
+    } else {
+      std::optional<Result> result;
+      const bool is_nested = is_in_kernel();
+      leave(run_on_cores(options, [&] {
+        Result mine = kernel_(args...);
+        if (!is_nested) check_result(mine);
+        if (is_nested || current_core().id() == 0) result.emplace(std::move(mine));
+      }));
+      return std::move(*result);
+    }
   }
 
  private:

@@ -131,6 +131,14 @@ class Tensor {
   };
   const Indirection& indirection() const { return indirection_; }
 
+  /// This view of another allocation with the same layout, for records that outlive the memory.
+  Tensor moved_to(std::shared_ptr<Allocation> allocation, std::shared_ptr<const Tensor> offsets) const {
+    Tensor moved = *this;
+    moved.allocation_ = std::move(allocation);
+    moved.indirection_.offsets = std::move(offsets);
+    return moved;
+  }
+
  private:
   friend class TensorViews;
 

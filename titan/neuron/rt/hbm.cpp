@@ -131,7 +131,8 @@ void HbmLedger::uncharge(HbmBlock& block) noexcept {
 
 void HbmLedger::publish() const {
   if (shared_allocated_) shared_allocated_->store(statistics_.bytes.current, std::memory_order_relaxed);
-  if (shared_peak_) shared_peak_->store(statistics_.bytes.peak, std::memory_order_relaxed);
+  if (shared_peak_ && shared_peak_->load(std::memory_order_relaxed) < statistics_.bytes.current)
+    shared_peak_->store(statistics_.bytes.current, std::memory_order_relaxed);
 }
 
 void HbmLedger::set_release(Release release) {
@@ -143,6 +144,7 @@ void HbmLedger::mirror(std::atomic<int64_t>* allocated, std::atomic<int64_t>* pe
   const std::lock_guard lock(mutex_);
   shared_allocated_ = allocated;
   shared_peak_ = peak;
+  if (peak) peak->store(0, std::memory_order_relaxed);
   publish();
 }
 
@@ -161,7 +163,6 @@ void HbmLedger::reset_peak() {
   const std::lock_guard lock(mutex_);
   statistics_.bytes.peak = statistics_.bytes.current;
   statistics_.allocations.peak = statistics_.allocations.current;
-  publish();
 }
 
 std::string HbmLedger::summary() const {

@@ -61,7 +61,8 @@ class HbmLedger {
   void uncharge(HbmBlock& block) noexcept;
 
   void set_release(Release release);
-  /// Mirrors current and peak bytes for other processes, from now on; null pointers end it.
+  /// Mirrors current bytes, and the most there were, for other processes, from now on; null pointers end it.
+  /// That peak is never reset.
   void mirror(std::atomic<int64_t>* allocated, std::atomic<int64_t>* peak);
 
   HbmStatistics statistics() const;

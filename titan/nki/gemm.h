@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace titan::nki {
+
+/// C [rows, cols] (+)= A^T B for A [depth, rows] and B [depth, cols] in float32, as TensorE does it: each
+/// element is one chain of multiply-adds in the order of depth, which begins at C or at 0.
+///
+/// A and B are packed: in panels of `panel_rows` or `panel_cols` neighbours, each [depth][neighbours], the
+/// last one filled up with any finite numbers.
+struct PackedGemm {
+  int64_t rows, cols, depth;
+  const float* a;
+  const float* b;
+  float* c;
+  int64_t c_row;  ///< floats between rows of C
+  bool accumulate;
+};
+
+/// A matmul for one instruction set.
+struct GemmKernel {
+  int64_t panel_rows, panel_cols;
+  void (*run)(const PackedGemm& gemm);
+};
+
+/// "baseline", "avx2" or "avx512"; ValueError for one that this machine does not have.
+const GemmKernel& gemm_kernel(std::string_view isa);
+/// The machine's best; TITAN_CPU_ISA lowers it.
+const GemmKernel& gemm_kernel();
+
+}  // namespace titan::nki

@@ -1,11 +1,14 @@
 #include "titan/neuron/torch/copy.h"
 
+#include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "titan/base/error.h"
 #include "titan/neuron/torch/core.h"
@@ -18,28 +21,44 @@ namespace {
 
 using at::Tensor;
 
-[[noreturn]] void refuse_value(const Tensor& to, const std::string& value) {
-  throw ValueError(
-      "a tensor {} {} cannot go to the neuron device: it keeps {} as {}, and the value {} does not fit",
-      dtype_name(to.scalar_type()), c10::str(to.sizes()), dtype_name(to.scalar_type()),
-      to.scalar_type() == at::kDouble ? "float32" : "int32", value);
+/// The dtype that the device keeps 64-bit elements in, which torch keeps as they are.
+const char* kept_as(c10::ScalarType dtype) {
+  return dtype == at::kLong     ? "int32"
+         : dtype == at::kUInt64 ? "uint32"
+         : dtype == at::kDouble ? "float32"
+                                : "complex64";
 }
 
-/// torch keeps 64-bit elements; the device would have 32 bits for them.
-void require_fitting_values(const Tensor& host, const Tensor& to) {
-  const Tensor values = host.to(to.scalar_type()).contiguous();
-  if (to.scalar_type() == at::kLong) {
-    const int64_t* data = values.const_data_ptr<int64_t>();
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      if (data[i] != static_cast<int32_t>(data[i])) refuse_value(to, std::to_string(data[i]));
-    }
-  } else if (to.scalar_type() == at::kDouble) {
-    constexpr double kLargest = std::numeric_limits<float>::max();
-    const double* data = values.const_data_ptr<double>();
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      if (std::isfinite(data[i]) && std::abs(data[i]) > kLargest) refuse_value(to, shortest(data[i]));
-    }
+bool fits(int64_t value) { return value == static_cast<int32_t>(value); }
+bool fits(uint64_t value) { return value == static_cast<uint32_t>(value); }
+bool fits(double value) {
+  return !std::isfinite(value) || std::abs(value) <= double{std::numeric_limits<float>::max()};
+}
+
+std::string text(std::integral auto value) { return std::to_string(value); }
+std::string text(double value) { return shortest(value); }
+
+template <class Value>
+void require_each_fits(const Tensor& values, const Tensor& to) {
+  const Value* data = values.const_data_ptr<Value>();
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    if (fits(data[i])) continue;
+    throw ValueError(
+        "a tensor {} {} cannot go to the neuron device: it keeps {} as {}, and the value {} does not fit",
+        dtype_name(to.scalar_type()), c10::str(to.sizes()), dtype_name(to.scalar_type()),
+        kept_as(to.scalar_type()), text(data[i]));
   }
+}
+
+/// What arrives must fit into the device's 32 bits, whatever dtype it comes from.
+void require_fitting_values(const Tensor& host, const Tensor& to) {
+  const c10::ScalarType dtype = to.scalar_type();
+  if (c10::elementSize(c10::toRealValueType(dtype)) != 8) return;
+  const Tensor values = host.to(dtype).resolve_conj().resolve_neg().contiguous();
+  if (dtype == at::kLong) require_each_fits<int64_t>(values, to);
+  if (dtype == at::kUInt64) require_each_fits<uint64_t>(values, to);
+  if (dtype == at::kDouble) require_each_fits<double>(values, to);
+  if (dtype == at::kComplexDouble) require_each_fits<double>(at::view_as_real(values), to);
 }
 
 /// Copies across the link are transfers and compile nothing; on the device a copy is an operator.

@@ -89,7 +89,7 @@ class CpuCall {
   Tensor entered(const Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
     if (!tensor.is_privateuseone()) {
-      if (tensor.dim() > 0 && !facts_.takes_host_tensors) outside_ = tensor;
+      if (written || (tensor.dim() > 0 && !facts_.takes_host_tensors)) outside_ = tensor;
       return tensor;
     }
     arguments_.push_back({.device = tensor, .cpu = cpu_view(tensor), .written = written});

@@ -3,9 +3,6 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "titan/neuron/torch/generator.h"
 #include "titan/neuron/torch/memory.h"
 
@@ -36,11 +33,7 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
-    c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
-    c10::DataPtr grown = hbm_allocator().allocate(bytes);
-    if (bytes > 0 && impl.nbytes() > 0) std::memcpy(grown.get(), impl.data(), std::min(bytes, impl.nbytes()));
-    impl.set_data_ptr_noswap(std::move(grown));
-    impl.set_nbytes(bytes);
+    resize_hbm(*storage.unsafeGetStorageImpl(), static_cast<int64_t>(bytes));
   }
 
  private:

@@ -3,7 +3,10 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "titan/neuron/torch/core.h"
@@ -17,6 +20,7 @@ namespace {
 struct ChargedMemory {
   HbmBlock account;
   c10::DataPtr host;
+  std::optional<c10::ScalarType> dtype;  ///< none: bytes, which count as they are
 };
 
 void charge(HbmBlock& block) {
@@ -37,16 +41,20 @@ c10::DataPtr device_pointer(std::unique_ptr<ChargedMemory> memory) {
   return {data, memory.release(), &free_charged, neuron_device()};
 }
 
-std::unique_ptr<ChargedMemory> charged(int64_t bytes, const char* dtype, const char* operation) {
+std::unique_ptr<ChargedMemory> charged(int64_t host_bytes, std::optional<c10::ScalarType> dtype,
+                                       const char* operation) {
   auto memory = std::make_unique<ChargedMemory>();
-  memory->account.bytes = bytes;
-  memory->account.origin = {.phase = core().phase, .operation = operation, .dtype = dtype};
+  memory->dtype = dtype;
+  memory->account.bytes = dtype ? device_bytes(*dtype, host_bytes) : host_bytes;
+  memory->account.origin = {
+      .phase = core().phase, .operation = operation, .dtype = dtype ? dtype_name(*dtype) : "bytes"};
   charge(memory->account);
   return memory;
 }
 
-c10::DataPtr allocate_charged(int64_t host_bytes, int64_t bytes, const char* dtype, const char* operation) {
-  auto memory = charged(bytes, dtype, operation);
+c10::DataPtr allocate_charged(int64_t host_bytes, std::optional<c10::ScalarType> dtype,
+                              const char* operation) {
+  auto memory = charged(host_bytes, dtype, operation);
   try {
     memory->host = c10::GetCPUAllocator()->allocate(static_cast<size_t>(host_bytes));
   } catch (...) {  // the host is out of memory: the books must not keep what was never there
@@ -69,8 +77,7 @@ class HbmAllocator final : public c10::DeviceAllocator {
  public:
   /// Bytes of an unknown dtype count as they are.
   c10::DataPtr allocate(size_t bytes) override {
-    const auto size = static_cast<int64_t>(bytes);
-    return allocate_charged(size, size, "bytes", "storage");
+    return allocate_charged(static_cast<int64_t>(bytes), std::nullopt, "storage");
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -116,11 +123,20 @@ c10::Allocator& hbm_allocator() {
 }
 
 c10::DataPtr allocate_hbm(int64_t host_bytes, c10::ScalarType dtype, const char* operation) {
-  return allocate_charged(host_bytes, device_bytes(dtype, host_bytes), dtype_name(dtype), operation);
+  return allocate_charged(host_bytes, dtype, operation);
+}
+
+void resize_hbm(c10::StorageImpl& storage, int64_t host_bytes) {
+  const ChargedMemory* now = storage.data_ptr().cast_context<ChargedMemory>(&free_charged);
+  c10::DataPtr resized = allocate_charged(host_bytes, now ? now->dtype : std::nullopt, "aten::resize_");
+  const size_t kept = std::min(static_cast<size_t>(host_bytes), storage.nbytes());
+  if (kept > 0) std::memcpy(resized.get(), storage.data(), kept);
+  storage.set_data_ptr_noswap(std::move(resized));
+  storage.set_nbytes(static_cast<size_t>(host_bytes));
 }
 
 c10::DataPtr adopt(c10::DataPtr host, int64_t host_bytes, c10::ScalarType dtype, const char* operation) {
-  auto memory = charged(device_bytes(dtype, host_bytes), dtype_name(dtype), operation);
+  auto memory = charged(host_bytes, dtype, operation);
   memory->host = std::move(host);
   return device_pointer(std::move(memory));
 }

@@ -18,6 +18,10 @@ c10::Allocator& hbm_allocator();
 /// what holds the memory, when the core's HBM is full.
 c10::DataPtr allocate_hbm(int64_t host_bytes, c10::ScalarType dtype, const char* operation);
 
+/// Gives a storage another size; its elements stay of the dtype that they are charged for.
+/// c10::OutOfMemoryError as above; old and new memory are held together for a moment.
+void resize_hbm(c10::StorageImpl& storage, int64_t host_bytes);
+
 /// Host memory that a CPU kernel has filled becomes memory of the device: the same bytes, charged until they
 /// are freed.
 c10::DataPtr adopt(c10::DataPtr host, int64_t host_bytes, c10::ScalarType dtype, const char* operation);

@@ -2,8 +2,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/fill_ops.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -92,8 +95,13 @@ Tensor& set_storage(Tensor& self, c10::Storage source, SymInt offset, SymIntArra
                     SymIntArrayRef stride) {
   TORCH_CHECK(source.device() == self.device(), "set_: the storage is on ", source.device(),
               " and the tensor on ", self.device());
+  const c10::IntArrayRef sizes = numbers(size), strides = numbers(stride);
+  // As on the CPU, a storage that is too small grows.
+  const size_t bytes =
+      at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), offset.expect_int());
+  if (bytes > source.nbytes()) resize_hbm(*source.unsafeGetStorageImpl(), static_cast<int64_t>(bytes));
   self.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
-  at::native::setStrided(self, numbers(size), numbers(stride), offset.expect_int());
+  at::native::setStrided(self, sizes, strides, offset.expect_int());
   return self;
 }
 
@@ -125,6 +133,18 @@ Tensor& zero(Tensor& self) {
   return self;
 }
 
+/// As the CPU's kernel through the fallback, without its way through boxes: the kernel takes next to no time.
+Tensor& fill(Tensor& self, const c10::Scalar& value) {
+  static const OperationName name("aten::fill_.Scalar");
+  Tensor view = cpu_view(self);
+  at::_ops::fill__Scalar::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), view, value);
+  note_call(name, std::array{self}, std::array{self});
+  return self;
+}
+
+/// item(): the bytes are the host's to read, and nothing is compiled.
+c10::Scalar number(const Tensor& self) { return at::native::_local_scalar_dense_cpu(self); }
+
 }  // namespace
 
 void register_storage_operators() {
@@ -140,6 +160,8 @@ void register_storage_operators() {
   library.impl("set_.source_Tensor", &set_tensor);
   library.impl("set_", &set_nothing);
   library.impl("zero_", &zero);
+  library.impl("fill_.Scalar", &fill);
+  library.impl("_local_scalar_dense", &number);
 }
 
 }  // namespace titan::neuron

@@ -34,15 +34,23 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
 
-  c10::Stream getStream(c10::Device) const override { return stream_of(current_stream); }
-  c10::Stream getDefaultStream(c10::Device) const override { return stream_of(Timeline::kDefaultStream); }
-  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
-    return stream_of(core().timeline.create_stream());
+  c10::Stream getStream(c10::Device device) const override {
+    require_device(device);
+    return stream_of(current_stream);
   }
-  c10::Stream getNewStream(c10::Device, int) const override {
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    require_device(device);
+    return stream_of(Timeline::kDefaultStream);
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return getNewStream(device, 0);
+  }
+  c10::Stream getNewStream(c10::Device device, int) const override {
+    require_device(device);
     return stream_of(core().timeline.create_stream());
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
+    require_device(stream.device());
     TORCH_CHECK(core().timeline.has_stream(stream.id()), "stream ", stream.id(),
                 " was not made on this device");
     const c10::Stream before = stream_of(current_stream);
@@ -55,11 +63,13 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
               const c10::EventFlag) const override {
+    require_device(stream.device());
     if (*event == nullptr)
       *event = reinterpret_cast<void*>(static_cast<intptr_t>(core().timeline.create_event()));
     core().timeline.record(event_id(*event), stream.id());
   }
   void block(void* event, const c10::Stream& stream) const override {
+    require_device(stream.device());
     if (event != nullptr) core().timeline.wait(stream.id(), event_id(event));
   }
   bool queryEvent(void*) const override { return true; }

@@ -172,7 +172,7 @@ TEST_CASE("block FP8 is dequantised when that is asked for, with fp32 and bf16 s
   for (const auto scale_type : {at::kFloat, at::kBFloat16}) {
     const ScratchFolder folder;
     auto weights = small_weights();
-    weights[1].tensor = numbers({kDim, kDim}, 0).to(at::kFloat8_e4m3fn);
+    weights[1].tensor = numbers({kDim, kDim}, 0).to(at::TensorOptions(at::kFloat8_e4m3fn).device(at::kCPU));
     weights.push_back({weights[1].name + "_scale_inv", at::zeros({1, 1}, scale_type).fill_(0.25)});
     const HfModel model = small_model(false);
     save_model(folder, weights);
@@ -187,7 +187,7 @@ TEST_CASE("block FP8 is dequantised when that is asked for, with fp32 and bf16 s
 TEST_CASE("FP8 without its scales is an error, asked for or not") {
   const ScratchFolder folder;
   auto weights = small_weights();
-  weights[1].tensor = weights[1].tensor.to(at::kFloat8_e4m3fn);
+  weights[1].tensor = weights[1].tensor.to(at::TensorOptions(at::kFloat8_e4m3fn).device(at::kCPU));
   save_model(folder, weights);
   for (const bool quantized : {true, false}) {
     const auto error = import_error_of(small_model(false), folder, {.quantized = quantized});

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/unit/checkpoint/shard_layouts.h"
+#include "tests/unit/test_device.h"
 #include "titan/train/optimizer_state.h"
 
 using namespace titan;
@@ -50,13 +51,13 @@ TEST_CASE("the blocks of all ranks cover every weight and moment once, in global
     CAPTURE(grid.shard);
     CAPTURE(grid.tensor);
     ThreeWeights whole;
-    materialize(whole, at::kFloat, at::kCPU, 7);
+    materialize(whole, at::kFloat, tests::test_device(), 7);
     std::map<std::string, at::Tensor> covered;
     for (int64_t s = 0; s < grid.shard; ++s) {
       for (int64_t t = 0; t < grid.tensor; ++t) {
         ThreeWeights model;
         cut_parameters(model, grid, s, t);
-        materialize(model, at::kFloat, at::kCPU, 7);
+        materialize(model, at::kFloat, tests::test_device(), 7);
         const Optimizer optimizer(one_group(), model.named_parameters());
         auto state = sharded_state(model);
         CHECK(state.size() == 3);
@@ -86,7 +87,7 @@ TEST_CASE("the blocks of all ranks cover every weight and moment once, in global
 
 TEST_CASE("a sharded state holds the live tensors") {
   ThreeWeights model;
-  materialize(model, at::kFloat, at::kCPU, 7);
+  materialize(model, at::kFloat, tests::test_device(), 7);
   const Optimizer optimizer(one_group(), model.named_parameters());
   CHECK(sharded_state(model)[1].tensor.is_same(model.projection.shard));
   CHECK(sharded_state(optimizer, model)[2].tensor.is_same(optimizer.groups()[0].exp_avgs[1]));

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/unit/distributed/fsdp_subjects.h"
+#include "tests/unit/test_device.h"
 #include "titan/distributed/fsdp_pool.h"
 
 // Weights that come and go: what is there when, and what a pass that fails leaves behind.
@@ -23,7 +24,7 @@ struct ShardedChain {
   explicit ShardedChain(Group& shards, FsdpOptions options = {})
       : alone(std::make_shared<tests::Meeting>(1), {shards.ranks()[static_cast<size_t>(shards.index())]}, 0) {
     shard_parameters(model, shards.size(), shards.index());
-    materialize(model, at::kFloat, at::kCPU, 11);
+    materialize(model, at::kFloat, tests::test_device(), 11);
     sharded.emplace(model.units(), shards, alone, options);
   }
 
@@ -120,7 +121,7 @@ TEST_CASE("a group of one rank casts to another dtype") {
   tests::run_ranks(1, [](Group& shards) {
     tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {0}, 0);
     tests::SmallQwen3 qwen({.vocab_size = 97, .compute = at::kBFloat16});
-    materialize(qwen.module(), at::kFloat, at::kCPU, 11);
+    materialize(qwen.module(), at::kFloat, tests::test_device(), 11);
     FullyShardedModel sharded(qwen.units(), shards, alone, {.param_dtype = at::kBFloat16});
     backward(qwen.loss(kAllRows));
     sharded.finish_backward();
@@ -140,7 +141,7 @@ TEST_CASE("bfloat16 gradients are summed over ranks and micro-batches in float32
       tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {shards.index()}, 0);
       Scale scale;
       shard_parameters(scale, 2, shards.index());
-      materialize(scale, at::kFloat, at::kCPU, 11);
+      materialize(scale, at::kFloat, tests::test_device(), 11);
       FullyShardedModel sharded({{"scale", {&scale}, {&scale.stage}}}, shards, alone,
                                 {.param_dtype = at::kBFloat16, .defer_reduce = defer});
       // 256 + 1 + 1 + 1 is no bfloat16, nor is any sum on the way to it.
@@ -162,7 +163,7 @@ TEST_CASE("replicas of whole weights sum them, also where one of them does not u
     Scale a, b, c;
     for (Scale* scale : {&a, &b, &c}) {
       shard_parameters(*scale, 1, 0);
-      materialize(*scale, at::kFloat, at::kCPU, 11);
+      materialize(*scale, at::kFloat, tests::test_device(), 11);
     }
     FullyShardedModel sharded({{"a and b", {&a, &b}, {&a.stage}}, {"c", {&c}, {&c.stage}}}, alone, replicas,
                               {});
@@ -318,7 +319,7 @@ TEST_CASE("a frozen unit that backward does not reach is gathered once and gets 
     const auto frozen = chain.first->named_parameters();
     for (const auto& [name, parameter] : frozen) parameter->trainable = false;
     shard_parameters(chain, 2, shards.index());
-    materialize(chain, at::kFloat, at::kCPU, 11);
+    materialize(chain, at::kFloat, tests::test_device(), 11);
     FullyShardedModel sharded(chain.units(), shards, alone, {});
     backward(chain.loss(kAllRows));
     sharded.finish_backward();
@@ -343,7 +344,7 @@ TEST_CASE("the end of sharding gives the stages back") {
 TEST_CASE("a weight or a stage in two units is refused") {
   tests::run_ranks(1, [](Group& shards) {
     Chain chain;
-    materialize(chain, at::kFloat, at::kCPU, 11);
+    materialize(chain, at::kFloat, tests::test_device(), 11);
     Linear &first = *chain.first, &third = *chain.third;
     const std::vector<ShardingUnit> weight = {{"a", {&first}, {&first.stage}},
                                               {"b", {&first}, {&third.stage}}},
@@ -357,22 +358,22 @@ TEST_CASE("a weight or a stage in two units is refused") {
 
 TEST_CASE("a block of memory waits for a request of its size") {
   StoragePool pool;
-  at::Tensor block = pool.take(4096, at::kCPU);
+  at::Tensor block = pool.take(4096, tests::test_device());
   const void* memory = block.data_ptr();
   pool.give_back(std::move(block));
-  block = pool.take(4096, at::kCPU);
+  block = pool.take(4096, tests::test_device());
   CHECK(block.data_ptr() == memory);
   const at::Tensor kept = block;
   pool.give_back(std::move(block));
   CHECK(kept.use_count() == 2);
-  CHECK(pool.take(100, at::kCPU).numel() == 100);  // another size: what waits is freed
+  CHECK(pool.take(100, tests::test_device()).numel() == 100);  // another size: what waits is freed
   CHECK(kept.use_count() == 1);
 }
 
 TEST_CASE("no more than two blocks of memory wait") {
   StoragePool pool;
   std::vector<at::Tensor> blocks;
-  for (int i = 0; i < 3; ++i) blocks.push_back(pool.take(64, at::kCPU));
+  for (int i = 0; i < 3; ++i) blocks.push_back(pool.take(64, tests::test_device()));
   for (const at::Tensor& block : blocks) pool.give_back(block);
   CHECK(blocks[0].use_count() == 2);
   CHECK(blocks[1].use_count() == 2);

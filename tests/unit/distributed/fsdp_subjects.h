@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/unit/distributed/thread_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/distributed/fsdp.h"
 #include "titan/models/qwen3/qwen3.h"
 #include "titan/nn/linear.h"
@@ -240,7 +241,7 @@ inline std::vector<std::vector<at::Tensor>> room_for_gradients(const MakeSubject
 inline Outcome train_alone(const MakeSubject& make) {
   Outcome outcome{.gradients = room_for_gradients(make)};
   const auto subject = make();
-  materialize(subject->module(), at::kFloat, at::kCPU, 11);
+  materialize(subject->module(), at::kFloat, tests::test_device(), 11);
   for (size_t step = 0; step < kSteps; ++step) {
     const at::Tensor loss = subject->loss(rows_of(0, 1, 0, 1));
     backward(loss);
@@ -286,7 +287,7 @@ inline Outcome train(const MakeSubject& make, const RunOptions& layout) {
     const auto subject = make();
     Module& model = subject->module();
     shard_parameters(model, shards.size(), shards.index());
-    materialize(model, at::kFloat, at::kCPU, 11);
+    materialize(model, at::kFloat, tests::test_device(), 11);
     FullyShardedModel sharded(subject->units(), shards, replicas, layout.options);
     for (size_t step = 0; step < kSteps; ++step) {
       if (layout.validate) {

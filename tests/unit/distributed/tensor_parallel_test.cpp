@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/unit/distributed/thread_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 #include "titan/nn/linear.h"
 
@@ -71,7 +72,7 @@ TEST_CASE("partial gradients are summed once, missing ones count as zero, and un
                     {{.module = "a", .parameters = {{"weight", partial}, {"bias", partial}}},
                      {.module = "b", .parameters = {{"bias", partial}}}},
                     group);
-    allocate(model, at::kFloat, at::kCPU);
+    allocate(model, at::kFloat, tests::test_device());
     model.a->weight.shard.mutable_grad() = at::full({7, 3}, 1 + rank);
     if (group.index() == 0) model.b->bias.shard.mutable_grad() = at::full({3}, 5.0);
     model.b->weight.shard.mutable_grad() = at::full({3, 7}, rank);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <omp.h>
 
 #include <chrono>
@@ -172,8 +174,12 @@ class ThreadGroup final : public Group {
 inline void run_ranks(int64_t size, const std::function<void(int64_t)>& rank_main) {
   std::vector<std::exception_ptr> causes(static_cast<size_t>(size)), effects = causes;
   std::vector<std::thread> threads;
+  const auto dispatch_keys = c10::impl::tls_local_dispatch_key_set();  // of the tests' default device
   for (int64_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
+      c10::impl::_force_tls_local_dispatch_key_set(dispatch_keys);
+      // A device has one thread for backwards, in which a rank would wait for those that come after it.
+      c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
       omp_set_num_threads(1);  // the ranks' teams would spin for each other's cores
       try {
         rank_main(rank);

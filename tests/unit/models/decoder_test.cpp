@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
+#include "tests/unit/test_device.h"
 #include "titan/models/qwen3/qwen3.h"
 #include "titan/ops/autograd.h"
 #include "titan/ops/linear_cross_entropy.h"
@@ -29,7 +30,7 @@ const qwen3::Qwen3Sizes kTiny{.vocab_size = 97,
 
 std::shared_ptr<LanguageModel> make(const qwen3::Qwen3Sizes& sizes, const qwen3::ModelOptions& options = {}) {
   auto model = build_model(qwen3::make_model(sizes, options));
-  materialize(*model, at::kFloat, at::kCPU, 11);
+  materialize(*model, at::kFloat, tests::test_device(), 11);
   return model;
 }
 
@@ -128,7 +129,7 @@ TEST_CASE("the three backends are one mathematics, and complex RoPE is cos-sin R
     layer->attention->rope = ComplexRoPEConfig{rope};
   }
   const auto complex = build_model(config);
-  materialize(*complex, at::kFloat, at::kCPU, 11);
+  materialize(*complex, at::kFloat, tests::test_device(), 11);
   CHECK(at::equal(complex->logits(batch), expected));
 }
 
@@ -138,7 +139,7 @@ TEST_CASE("layers whose RoPE differs in theta alone do not share its cache") {
   auto config = qwen3::make_model(kTiny);
   config.layers[1]->attention->rope->theta = 100.0;
   const auto mixed = build_model(config);
-  materialize(*mixed, at::kFloat, at::kCPU, 11);
+  materialize(*mixed, at::kFloat, tests::test_device(), 11);
   CHECK_FALSE(at::equal(mixed->logits(batch), make(kTiny)->logits(batch)));
 }
 
@@ -172,7 +173,7 @@ TEST_CASE("a head with a bias takes the plain path and gives its gradient") {
   auto config = qwen3::make_model(kTiny);
   config.lm_head->bias = true;
   const auto model = build_model(config);
-  materialize(*model, at::kFloat, at::kCPU, 11);
+  materialize(*model, at::kFloat, tests::test_device(), 11);
   double with_bias = 0, without = 0;
   const TokenBatch batch = tokens(2, 10, kTiny.vocab_size);
   const auto grads = gradients(*model, batch, with_bias);

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "tests/unit/memory_watch.h"
+#include "tests/unit/test_device.h"
 #include "titan/models/common/language_model.h"
 #include "titan/models/qwen3/qwen3_config.h"
 #include "titan/ops/autograd.h"
@@ -31,7 +32,7 @@ qwen3::Qwen3Sizes sizes(int64_t n_layers) {
 
 std::shared_ptr<LanguageModel> make(int64_t n_layers, Recompute recompute) {
   auto model = build_model(qwen3::make_model(sizes(n_layers)));
-  materialize(*model, at::kFloat, at::kCPU, 1);
+  materialize(*model, at::kFloat, tests::test_device(), 1);
   model->set_recompute(recompute);
   return model;
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/unit/models/tensor_parallel_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/distributed/fsdp.h"
 #include "titan/distributed/lone_group.h"
 
@@ -32,7 +33,7 @@ TEST_CASE("weights cut over two tensor-parallel ranks and then over two more tra
       model->set_tensor_axis(tensor_axis(tp_group));
       model->set_recompute(Recompute::selective);
       shard_parameters(*model, kShards, shard);
-      materialize(*model, at::kFloat, at::kCPU, 5);
+      materialize(*model, at::kFloat, tests::test_device(), 5);
       FullyShardedModel sharded(model->sharding_units(), shard_group, replicate, {});
       const at::Tensor loss = model->loss(two_documents(), 40.0);
       backward(loss);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/unit/distributed/thread_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/models/common/language_model.h"
 #include "titan/models/qwen3/qwen3_config.h"
 #include "titan/ops/autograd.h"
@@ -65,7 +66,7 @@ struct Setting {
 inline Computed compute(LanguageModel& model, const Setting& setting, Group* group) {
   model.set_compute_dtype(setting.dtype);
   model.set_recompute(setting.recompute);
-  materialize(model, at::kFloat, at::kCPU, 5);
+  materialize(model, at::kFloat, tests::test_device(), 5);
   const TokenBatch batch = two_documents();
   Computed result;
   const at::Tensor loss = model.loss(batch, 40.0);

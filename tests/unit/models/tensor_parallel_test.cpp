@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/unit/models/tensor_parallel_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/nn/linear.h"
 
 namespace titan {
@@ -97,12 +98,12 @@ TEST_CASE("ranks agree with one in bfloat16 within its rounding") {
 TEST_CASE("each rank's weights are its part of the weights of one rank, and a quarter of the matrices") {
   const auto config = qwen3::make_model(small_sizes(4, false));
   const auto alone = build_model(config);
-  materialize(*alone, at::kFloat, at::kCPU, 5);
+  materialize(*alone, at::kFloat, tests::test_device(), 5);
   std::vector<std::vector<Parameter>> held(4);
   run_ranks(4, [&](Group& group) {
     const auto model = build_model(config);
     tensor_parallel(*model, model->tensor_sharding(true), group);
-    materialize(*model, at::kFloat, at::kCPU, 5);
+    materialize(*model, at::kFloat, tests::test_device(), 5);
     for (const auto& own : model->named_parameters()) {
       held[static_cast<size_t>(group.index())].push_back(*own.parameter);
     }

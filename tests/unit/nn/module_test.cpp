@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <doctest/doctest.h>
 
+#include "tests/unit/test_device.h"
 #include "titan/nn/linear.h"
 #include "titan/nn/rms_norm.h"
 
@@ -60,7 +61,7 @@ TEST_CASE("materialize allocates, fills and respects trainable; meta allocates n
   PairModule pair({LinearConfig{.in_features = 4, .out_features = 4, .bias = true},
                    LinearConfig{.in_features = 4, .out_features = 4}});
   pair.first->weight.trainable = false;
-  materialize(pair, at::kBFloat16, at::kCPU, 1);
+  materialize(pair, at::kBFloat16, tests::test_device(), 1);
   CHECK((pair.first->weight.value.scalar_type() == at::kBFloat16));
   CHECK_FALSE(pair.first->weight.value.requires_grad());
   CHECK(pair.second->weight.value.requires_grad());

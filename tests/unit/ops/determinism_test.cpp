@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "tests/unit/ops/outcome.h"
+#include "tests/unit/test_device.h"
 #include "titan/ops/adamw.h"
 #include "titan/ops/attention.h"
 #include "titan/ops/embedding.h"
@@ -47,7 +48,7 @@ TEST_CASE("norms, rope, swiglu and embedding do not depend on the number of thre
   const auto ids = integers({4, 3000}, 3, 50);
   check_threads([&](const auto& in) { return titan::embedding(in[0], ids, at::kFloat); },
                 {normal({3000, 33}, 4)});
-  const auto cache = rope_cache(ids, rope_inverse_frequencies(16, 1e4));
+  const auto cache = rope_cache(ids, rope_inverse_frequencies(16, 1e4).to(tests::test_device()));
   check_threads([&](const auto& in) { return rope_cos_sin(in[0], in[0], cache).first; },
                 {normal({4, 3000, 2, 16}, 5)});
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include "tests/unit/ops/outcome.h"
+#include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 
 using namespace titan;
@@ -37,7 +38,7 @@ Tensor joined(const std::pair<Tensor, Tensor>& rotated) {
 }  // namespace
 
 TEST_CASE("the cache holds cos and sin of position times inverse frequency") {
-  const auto cache = rope_cache(positions(), rope_inverse_frequencies(6, 1e4));
+  const auto cache = rope_cache(positions(), rope_inverse_frequencies(6, 1e4).to(tests::test_device()));
   CHECK(cache.sizes() == at::IntArrayRef({2, 10, 12}));
   const float* row = cache.const_data_ptr<float>() + 3 * 12;  // position 103
   for (int64_t i = 0; i < 3; ++i) {
@@ -51,7 +52,7 @@ TEST_CASE("the cache holds cos and sin of position times inverse frequency") {
 
 TEST_CASE("rope agrees with the rotate-half formula, bit for bit in float32") {
   for (const int64_t dim : {2, 18, 32, 64}) {
-    const auto cache = rope_cache(positions(), rope_inverse_frequencies(dim, 1e6));
+    const auto cache = rope_cache(positions(), rope_inverse_frequencies(dim, 1e6).to(tests::test_device()));
     const auto ours = [&](const std::vector<Tensor>& in) {
       return joined(rope_cos_sin(in[0], in[1], cache));
     };
@@ -65,7 +66,7 @@ TEST_CASE("rope agrees with the rotate-half formula, bit for bit in float32") {
 }
 
 TEST_CASE("the complex form gives the bits of the cos/sin form, forward and backward") {
-  const auto frequencies = rope_inverse_frequencies(18, 1e6);
+  const auto frequencies = rope_inverse_frequencies(18, 1e6).to(tests::test_device());
   const auto cache = rope_cache(positions(), frequencies),
              complex = rope_complex_cache(positions(), frequencies);
   const std::vector<Tensor> inputs{normal({2, 10, 4, 18}, 1), normal({2, 10, 2, 18}, 2)};
@@ -79,7 +80,7 @@ TEST_CASE("the complex form gives the bits of the cos/sin form, forward and back
 
 TEST_CASE("a cache of one row serves every row, and strided heads are taken as they are") {
   const auto one = positions().narrow(0, 0, 1);
-  const auto frequencies = rope_inverse_frequencies(8, 1e4);
+  const auto frequencies = rope_inverse_frequencies(8, 1e4).to(tests::test_device());
   const auto q = normal({3, 6, 10, 8}, 1).transpose(1, 2), k = normal({3, 10, 2, 8}, 2);
   const auto both = one.expand({3, 10});
   const auto given = rope_cos_sin(q, k, rope_cache(one, frequencies));
@@ -89,7 +90,7 @@ TEST_CASE("a cache of one row serves every row, and strided heads are taken as t
 }
 
 TEST_CASE("only one of the rotated tensors may be used") {
-  const auto cache = rope_cache(positions(), rope_inverse_frequencies(8, 1e4));
+  const auto cache = rope_cache(positions(), rope_inverse_frequencies(8, 1e4).to(tests::test_device()));
   const auto q = normal({2, 10, 2, 8}, 1).requires_grad_(), k = normal({2, 10, 1, 8}, 2).requires_grad_();
   backward(rope_cos_sin(q, k, cache).first.sum());
   CHECK(q.grad().abs().sum().item<double>() > 0);
@@ -97,7 +98,7 @@ TEST_CASE("only one of the rotated tensors may be used") {
 }
 
 TEST_CASE("rope refuses caches and heads that do not fit") {
-  const auto cache = rope_cache(positions(), rope_inverse_frequencies(8, 1e4));
+  const auto cache = rope_cache(positions(), rope_inverse_frequencies(8, 1e4).to(tests::test_device()));
   const auto q = normal({2, 10, 2, 8}, 1);
   CHECK_THROWS_AS(rope_cos_sin(q.narrow(1, 0, 9), q, cache), ValueError);
   CHECK_THROWS_AS(rope_cos_sin(q, normal({2, 10, 2, 6}, 1), cache), ValueError);

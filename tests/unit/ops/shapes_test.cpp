@@ -1,6 +1,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "tests/unit/ops/outcome.h"
+#include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 #include "titan/ops/adamw.h"
 #include "titan/ops/attention.h"
@@ -70,7 +71,7 @@ struct SmallModel {
 
 TEST_CASE("forward and backward of every operator run on shapes alone") {
   for (const auto compute : {at::kFloat, at::kBFloat16}) {
-    const SmallModel real(at::kCPU), shapes(at::kMeta);
+    const SmallModel real(tests::test_device()), shapes(at::kMeta);
     backward(real.loss(compute));
     const auto loss = shapes.loss(compute);
     CHECK(loss.is_meta());

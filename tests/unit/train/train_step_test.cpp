@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/unit/distributed/thread_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 
 namespace titan {
@@ -81,7 +82,7 @@ TEST_CASE("Sharded replicas sum the gradients of all micro-batches once") {
     tests::ThreadGroup alone(std::make_shared<tests::Meeting>(1), {replicas.index()}, 0);
     OneWeight model;
     shard_parameters(model, 1, 0);
-    materialize(model, at::kFloat, at::kCPU, 1);
+    materialize(model, at::kFloat, tests::test_device(), 1);
     FullyShardedModel sharded({{"model", {&model}, {&model.stage}}}, alone, replicas, {});
     const LossFunction loss = [&](const Batch& batch, double normalizer) {
       const double sum = batch.valid_tokens() == 1 ? 2.0 : 90.0;

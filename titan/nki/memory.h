@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct CoreSizes {
   static CoreSizes of(Generation generation);
 };
 
-/// Which bytes were written; one bit a byte.
+/// Which bytes were written; one bit a byte. Two cores may mark and ask at the same time.
 class WrittenBits {
  public:
   explicit WrittenBits(int64_t bytes = 0, bool written = false);
@@ -33,6 +34,8 @@ class WrittenBits {
   void clear(int64_t begin, int64_t count);
   /// Whether all of them were written.
   bool covers(int64_t begin, int64_t count) const;
+  /// Whether one of them was written.
+  bool touches(int64_t begin, int64_t count) const;
 
  private:
   std::vector<uint64_t> words_;
@@ -42,6 +45,8 @@ class WrittenBits {
 class ChipMemory {
  public:
   ChipMemory(Buffer buffer, int64_t partition_bytes);
+  ChipMemory(const ChipMemory&) = delete;
+  ChipMemory& operator=(const ChipMemory&) = delete;
 
   Buffer buffer() const { return buffer_; }
   int64_t partition_bytes() const { return partition_bytes_; }
@@ -55,21 +60,35 @@ class ChipMemory {
   /// address first. KernelError, with what is in use, when there are none. PSUM allocations do not cross a
   /// bank unless they are larger than one, and then begin at one.
   int64_t reserve(int64_t first, int64_t count, int64_t bytes, int64_t alignment, const std::string& name);
+  /// Takes these very bytes, whoever has them too: reserve() keeps off them. KernelError when they leave the
+  /// memory.
+  void claim(int64_t first, int64_t count, int64_t byte, int64_t bytes, const std::string& name);
+  /// Gives back what one reserve() or claim() took.
   void release(int64_t first, int64_t count, int64_t byte, int64_t bytes) noexcept;
-  /// The most bytes of a partition that were in use at once.
+  /// The most bytes of a partition that were in use at once; bytes that tensors share count once.
   int64_t peak_bytes() const { return peak_; }
+  /// Expires with the memory: what outlives it neither reads nor releases.
+  std::weak_ptr<const void> alive() const { return alive_; }
 
  private:
   struct Range {
     int64_t first, count, begin, end;
     std::string name;
   };
+  struct Free {
+    void operator()(std::byte* bytes) const noexcept;
+  };
+  void add(Range range);
+  int64_t used_bytes(int64_t partition) const;
+  std::string in_use(int64_t first, int64_t count) const;
+
   Buffer buffer_;
   int64_t partition_bytes_;
-  std::unique_ptr<std::byte[]> bytes_;
+  std::unique_ptr<std::byte[], Free> bytes_;
   WrittenBits written_;
-  std::vector<Range> ranges_;
+  std::vector<Range> ranges_;  ///< by begin
   int64_t peak_ = 0;
+  std::shared_ptr<const void> alive_;
 };
 
 class Accumulated;  // which places of a tensor a matmul has written
@@ -91,10 +110,13 @@ struct Allocation {
 
   // On chip: a block of partitions. `reserved` is false for explicit addresses, which may alias.
   ChipMemory* memory = nullptr;
+  std::weak_ptr<const void> memory_alive;
   int64_t first_partition = 0, num_partitions = 0;
   int64_t byte_offset = 0, partition_bytes = 0;
   bool reserved = false;
-  std::shared_ptr<Accumulated> accumulated;  ///< PSUM, once a matmul has written: what it left behind
+  /// PSUM at an explicit address: what was written through this tensor, whose first write overwrites what
+  /// another tensor accumulated there. A bit a byte, partition by partition.
+  std::unique_ptr<WrittenBits> accumulated;
 
   Allocation() = default;
   Allocation(const Allocation&) = delete;
@@ -105,6 +127,14 @@ struct Allocation {
 /// HBM for `shape` on the host, owned by the allocation and not yet written; `without_data` for shapes only.
 Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer,
                   bool without_data);
+
+/// A tensor on chip: at the lowest free place, or at {partition, byte} which may alias others. Without an
+/// address its bytes become unwritten. KernelError when it does not fit.
+struct ChipAddress {
+  int64_t partition = 0, byte = 0;
+};
+Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> shape, Dtype dtype,
+                   std::optional<ChipAddress> address, bool without_data);
 
 /// A contiguous tensor over bytes of the host that `owner` keeps alive; null data: shapes only.
 Tensor host_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, void* data,

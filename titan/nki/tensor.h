@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,20 +53,22 @@ struct Allocation;
 class Register;
 class Tensor;
 
-/// `.ap`: a view by strides over the whole allocation behind a tensor, in elements.
+/// `.ap`: a view by strides over the whole allocation behind a tensor, in elements (of `dtype`).
 struct AccessPattern {
   /// {stride, count} from the outermost; on chip the first pair is the partitions, its stride the tensor's
   /// free size.
   std::vector<std::pair<int64_t, int64_t>> pattern;
-  /// Added to the view's own offset; none keeps it.
+  /// Added to the view's own offset; none keeps it. On chip offset / free size is a partition.
   std::optional<int64_t> offset = {};
   /// A register, or a tensor of one int32 in SBUF: multiplied by the stride of base dimension
   /// `indirect_dim` and added at run time.
   const Register* scalar_register = nullptr;
   const Tensor* scalar_offset = nullptr;
   /// One int32 index per partition of the other operand ([P, 1] in SBUF), each multiplied by the stride of
-  /// base dimension `indirect_dim` (0 only).
+  /// base dimension `indirect_dim` (0 only), which takes the place of the first pair's. HBM only.
   const Tensor* vector_offset = nullptr;
+  /// A dimension of the tensor as it was allocated or last reshaped, whose stride is the product of the sizes
+  /// to its right. On chip not the partitions.
   int64_t indirect_dim = 0;
   std::optional<Dtype> dtype = {};
 };
@@ -76,6 +80,8 @@ struct AccessPattern {
 /// leave the tensor or break a rule of the memory.
 class Tensor {
  public:
+  using Where = std::source_location;
+
   Tensor() = default;
   Tensor(std::shared_ptr<Allocation> allocation, Dtype dtype, std::vector<Dim> dims, int64_t offset);
 
@@ -86,29 +92,45 @@ class Tensor {
   int64_t ndim() const { return static_cast<int64_t>(dims_.size()); }
   int64_t size(int64_t dim) const;
   std::vector<int64_t> shape() const;
+  /// Python's: all elements one after another, in order.
+  bool is_contiguous() const;
   int64_t numel() const;
   /// On chip: elements of one partition.
   int64_t free_size() const;
   int64_t partitions() const { return size(0); }
 
-  /// t(0, all, ds(4, 8)): Python's t[0, :, 4:12]. Dimensions not named are taken whole.
-  template <class... Indices>
-  Tensor operator()(Indices... indices) const {
-    return subscript({Index(indices)...});
+  /// t(0, all, ds(4, 8)): Python's t[0, :, 4:12]. Dimensions not named are taken whole. Numbers count from
+  /// the front only, and a run that leaves the dimension or is empty is an error.
+  Tensor operator()(Index i, const Where& where = Where::current()) const { return subscript({i}, where); }
+  Tensor operator()(Index i, Index j, const Where& where = Where::current()) const {
+    return subscript({i, j}, where);
   }
-  Tensor subscript(const std::vector<Index>& indices) const;
+  Tensor operator()(Index i, Index j, Index k, const Where& where = Where::current()) const {
+    return subscript({i, j, k}, where);
+  }
+  Tensor operator()(Index i, Index j, Index k, Index l, const Where& where = Where::current()) const {
+    return subscript({i, j, k, l}, where);
+  }
+  Tensor operator()(Index i, Index j, Index k, Index l, Index m,
+                    const Where& where = Where::current()) const {
+    return subscript({i, j, k, l, m}, where);
+  }
+  Tensor subscript(const std::vector<Index>& indices, const Where& where = Where::current()) const;
 
-  /// Same elements in another shape; on chip the partitions keep theirs.
-  Tensor reshape(const std::vector<int64_t>& shape) const;
-  Tensor permute(const std::vector<int64_t>& order) const;
-  /// A dimension of size 1 seen `size` times.
-  Tensor broadcast(int64_t dim, int64_t size) const;
-  Tensor expand_dim(int64_t dim) const;
-  Tensor squeeze_dim(int64_t dim) const;
-  Tensor flatten_dims(int64_t first, int64_t last) const;
+  /// Same elements in another shape, without a copy; on chip the partitions keep theirs.
+  Tensor reshape(const std::vector<int64_t>& shape, const Where& where = Where::current()) const;
+  /// Dimension `order[i]` becomes dimension i; on chip dimension 0 stays the first.
+  Tensor permute(const std::vector<int64_t>& order, const Where& where = Where::current()) const;
+  /// A dimension of size 1 seen `size` times; on chip not dimension 0.
+  Tensor broadcast(int64_t dim, int64_t size, const Where& where = Where::current()) const;
+  /// A dimension of size 1 before `dim`; on chip not before the partitions.
+  Tensor expand_dim(int64_t dim, const Where& where = Where::current()) const;
+  Tensor squeeze_dim(int64_t dim, const Where& where = Where::current()) const;
+  /// The dimensions first .. last as one; on chip not the partitions.
+  Tensor flatten_dims(int64_t first, int64_t last, const Where& where = Where::current()) const;
   /// The same bytes as another dtype; the last dimension's size changes with the itemsize.
-  Tensor view(Dtype dtype) const;
-  Tensor ap(const AccessPattern& pattern) const;
+  Tensor view(Dtype dtype, const Where& where = Where::current()) const;
+  Tensor ap(const AccessPattern& pattern, const Where& where = Where::current()) const;
 
   /// "q shared_hbm[1, 32, 256, 128] bfloat16": what messages call it.
   std::string describe() const;
@@ -127,8 +149,9 @@ class Tensor {
     std::shared_ptr<const Tensor> offsets;            ///< int32 in SBUF
     std::shared_ptr<const Register> scalar_register;  ///< instead of a tensor
     int64_t stride = 1;                               ///< elements an index is multiplied by
-    int64_t limit = 0;                                ///< indices there are along that dimension
+    int64_t limit = 0;  ///< indices 0 .. limit - 1 stay in the dimension and in the allocation
   };
+  /// Of a vector, dims()[0] counts the indices and its stride is 0: the index takes its place.
   const Indirection& indirection() const { return indirection_; }
 
   /// This view of another allocation with the same layout, for records that outlive the memory.
@@ -140,13 +163,20 @@ class Tensor {
   }
 
  private:
-  friend class TensorViews;
+  friend Tensor resolved(const Tensor& view);
+
+  Slice bounded(int64_t dim, const Index& index, const Where& where) const;
+  void refuse_vector_offset(std::string_view method, const Where& where) const;
 
   std::shared_ptr<Allocation> allocation_;
   Dtype dtype_ = Dtype::float32;
   std::vector<Dim> dims_;
   int64_t offset_ = 0, partition_offset_ = 0;
+  std::vector<int64_t> base_shape_;  ///< as allocated or last reshaped: what `.ap` counts offsets in
   Indirection indirection_;
 };
+
+/// "[128, 512]".
+std::string shape_text(const std::vector<int64_t>& shape);
 
 }  // namespace titan::nki

@@ -1,0 +1,61 @@
+#include <atomic>
+
+#include "titan/nki/memory.h"
+
+namespace titan::nki {
+namespace {
+
+/// Calls `visit(word, mask)` for the words that hold bits begin .. begin + count - 1 until it gives false.
+template <class Visit>
+bool each_word(int64_t begin, int64_t count, Visit visit) {
+  const int64_t end = begin + count;
+  while (begin < end) {
+    const int64_t word = begin / 64, first = begin % 64;
+    const int64_t bits = end - begin < 64 - first ? end - begin : 64 - first;
+    const uint64_t mask = (bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1) << first;
+    if (!visit(static_cast<size_t>(word), mask)) return false;
+    begin += bits;
+  }
+  return true;
+}
+
+// Relaxed: barriers of the kernel order the cores' reads and writes; here only words must not tear.
+uint64_t load_word(const uint64_t& word) {
+  return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+WrittenBits::WrittenBits(int64_t bytes, bool written)
+    : words_(static_cast<size_t>((bytes + 63) / 64), written ? ~uint64_t{0} : 0) {}
+
+void WrittenBits::mark(int64_t begin, int64_t count) {
+  each_word(begin, count, [&](size_t word, uint64_t mask) {
+    std::atomic_ref<uint64_t> bits(words_[word]);
+    if (mask == ~uint64_t{0}) {
+      bits.store(mask, std::memory_order_relaxed);
+    } else if ((bits.load(std::memory_order_relaxed) & mask) != mask) {
+      bits.fetch_or(mask, std::memory_order_relaxed);
+    }
+    return true;
+  });
+}
+
+void WrittenBits::clear(int64_t begin, int64_t count) {
+  each_word(begin, count, [&](size_t word, uint64_t mask) {
+    std::atomic_ref<uint64_t>(words_[word]).fetch_and(~mask, std::memory_order_relaxed);
+    return true;
+  });
+}
+
+bool WrittenBits::covers(int64_t begin, int64_t count) const {
+  return each_word(begin, count,
+                   [&](size_t word, uint64_t mask) { return (load_word(words_[word]) & mask) == mask; });
+}
+
+bool WrittenBits::touches(int64_t begin, int64_t count) const {
+  return !each_word(begin, count,
+                    [&](size_t word, uint64_t mask) { return (load_word(words_[word]) & mask) == 0; });
+}
+
+}  // namespace titan::nki

@@ -130,7 +130,8 @@ void tensor_reduce(Tensor dst, Operation op, Tensor data, std::vector<int64_t> a
 /// dst [1, F] = reduction of data over its partitions.
 void tensor_partition_reduce(Tensor dst, Operation op, Tensor data, const Where& where = Where::current());
 
-/// dst = data op0 operand0; reduce_res [P, 1] = reduction of dst over all free dimensions.
+/// dst = data op0 operand0; reduce_res [P, 1] = reduction over all free dimensions of what dst is before its
+/// rounding.
 struct TensorScalarReduceOptions {
   bool reverse0 = false;
 };
@@ -145,7 +146,7 @@ struct ActivationOptions {
 };
 void activation(Tensor dst, Operation op, Tensor data, ActivationOptions options = {},
                 const Where& where = Where::current());
-/// The same; reduce_res [P, 1] = sum of dst over all free dimensions.
+/// The same; reduce_res [P, 1] = sum over all free dimensions of what dst is before its rounding.
 void activation_reduce(Tensor dst, Operation op, Tensor data, Operation reduce_op, Tensor reduce_res,
                        ActivationOptions options = {}, const Where& where = Where::current());
 

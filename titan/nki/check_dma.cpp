@@ -1,0 +1,118 @@
+#include <algorithm>
+
+#include "titan/nki/check_rules.h"
+
+namespace titan::nki {
+
+namespace {
+
+using Kind = Tensor::Indirection::Kind;
+
+/// DMA reaches HBM and SBUF.
+void check_dma_memory(const Checked& checked) {
+  for (const NamedOperand& operand : named_operands(checked.instruction)) {
+    checked.require(!is_psum(*operand.tensor), "psum",
+                    "{} is in PSUM, which DMA does not reach: copy through SBUF by tensor_copy",
+                    operand.name);
+  }
+}
+
+void check_dma_dst(const Checked& checked) {
+  for (const Dim& dim : checked.dst().dims()) {
+    checked.require(dim.count == 1 || dim.stride != 0, "repeated-dst",
+                    "dst repeats its elements (a stride of 0 over {}): broadcast sources, not destinations",
+                    dim.count);
+  }
+}
+
+void check_counts(const Checked& checked, const Tensor& src) {
+  checked.require(checked.dst().numel() == src.numel(), "element-count",
+                  "dst has {} elements and a source {}: they must agree", checked.dst().numel(), src.numel());
+}
+
+void check_one_indirection(const Checked& checked) {
+  int64_t found = 0;
+  for (const NamedOperand& operand : named_operands(checked.instruction)) {
+    found += operand.tensor->indirection().kind == Kind::vector ? 1 : 0;
+  }
+  checked.require(found <= 1, "vector-offsets", "{} operands have a vector offset, a DMA takes one", found);
+}
+
+bool is_documented_order(const std::vector<int64_t>& axes) {
+  using Order = std::vector<int64_t>;
+  return axes == Order{1, 0} || axes == Order{2, 1, 0} || axes == Order{3, 1, 2, 0};
+}
+
+}  // namespace
+
+void check_rules(const Checked& checked, const DmaCopy&) {
+  check_dma_memory(checked);
+  check_dma_dst(checked);
+  check_counts(checked, checked.source(0));
+  check_one_indirection(checked);
+}
+
+void check_rules(const Checked& checked, const DmaTranspose& transpose) {
+  check_dma_memory(checked);
+  check_dma_dst(checked);
+  const Tensor &dst = checked.dst(), &src = checked.source(0);
+  checked.require(is_sbuf(dst), "dst-sbuf", "dst must be in SBUF, got {}", buffer_name(dst.buffer()));
+  checked.require(dst.dtype() == src.dtype(), "dtype", "dst and src must have one dtype, got {} and {}",
+                  dtype_name(dst.dtype()), dtype_name(src.dtype()));
+  checked.require(
+      is_documented_order(transpose.axes) && static_cast<int64_t>(transpose.axes.size()) == src.ndim(),
+      "axes", "axes must be [1, 0], [2, 1, 0] or [3, 1, 2, 0], as many as src has dimensions ({})",
+      src.ndim());
+  std::vector<int64_t> expected;
+  for (const int64_t axis : transpose.axes) expected.push_back(src.size(axis));
+  checked.require(dst.shape() == expected, "dst-shape",
+                  "dst must have src's sizes in the order of axes, got {} from {}", shape_text(dst),
+                  shape_text(src));
+  checked.require(dst.indirection().kind == Kind::none, "indirect-dst",
+                  "dst has an offset that is known at run time, which only src may have");
+}
+
+void check_rules(const Checked& checked, const DmaCompute& compute) {
+  const std::vector<Tensor>& sources = checked.instruction.sources;
+  check_dma_memory(checked);
+  check_dma_dst(checked);
+  checked.require(!sources.empty() && sources.size() <= 16, "sources", "takes 1 to 16 sources, got {}",
+                  sources.size());
+  checked.require(compute.reduce == Operation::add, "reduce-op", "reduces by add only, got {}",
+                  operation_name(compute.reduce));
+  for (const Tensor& source : sources) check_counts(checked, source);
+  check_one_indirection(checked);
+  const bool scatters = checked.dst().indirection().kind == Kind::vector;
+  checked.require(!scatters || compute.unique_indices, "unique-indices",
+                  "adds into rows by vector offset need unique_indices: two writes to one row would race");
+}
+
+void check_rules(const Checked& checked, const SendRecv& sendrecv) {
+  const Tensor &dst = checked.dst(), &src = checked.source(0);
+  checked.require(checked.options.generation >= Generation::trn2, "generation",
+                  "cores of trn1 have no pair to swap with");
+  checked.require(is_sbuf(dst) && is_sbuf(src), "sbuf-only", "src and dst must be in SBUF, got {} and {}",
+                  buffer_name(src.buffer()), buffer_name(dst.buffer()));
+  checked.require(dst.shape() == src.shape(), "shape", "src and dst must have one shape, got {} and {}",
+                  shape_text(src), shape_text(dst));
+  checked.require(dst.dtype() == src.dtype(), "dtype", "src and dst must have one dtype, got {} and {}",
+                  dtype_name(src.dtype()), dtype_name(dst.dtype()));
+  for (const int64_t rank : {sendrecv.send_to, sendrecv.receive_from}) {
+    checked.require(rank == 0 || rank == 1, "rank", "ranks are 0 or 1, got {}", rank);
+  }
+  if (!checked.runs_on(Engine::gpsimd)) return;
+  const int64_t item = itemsize(dst.dtype());
+  checked.require(dst.free_size() * item <= 256 * item, "gpsimd-size",
+                  "GpSimdE's DMA moves at most {} bytes a partition of this dtype, got {}", 256 * item,
+                  dst.free_size() * item);
+}
+
+void check_rules(const Checked& checked, const CoreBarrier&) {
+  checked.require(checked.source(0).buffer() == Buffer::shared_hbm, "data-shared-hbm",
+                  "data must be in shared_hbm, which both cores see, got {}",
+                  buffer_name(checked.source(0).buffer()));
+}
+
+void check_rules(const Checked&, const DevicePrint&) {}
+
+}  // namespace titan::nki

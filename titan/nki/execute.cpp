@@ -1,0 +1,45 @@
+#include "titan/nki/error.h"
+#include "titan/nki/execute_parts.h"
+#include "titan/nki/rendezvous.h"
+
+namespace titan::nki {
+
+namespace {
+
+/// Which part carries out an instruction of these attributes.
+struct Executor {
+  Core& core;
+  const Instruction& instruction;
+
+  void operator()(const DmaCopy&) const { run_dma(core, instruction); }
+  void operator()(const DmaTranspose&) const { run_dma(core, instruction); }
+  void operator()(const DmaCompute&) const { run_dma(core, instruction); }
+  void operator()(const Matmul&) const { run_matmul(core, instruction); }
+  void operator()(const Transpose&) const { run_transpose(core, instruction); }
+  void operator()(const SendRecv&) const { core.peers().sendrecv(core.id(), instruction, true); }
+  void operator()(const CoreBarrier&) const { core.peers().barrier(core.id(), instruction); }
+  void operator()(const DevicePrint&) const { run_device_print(core, instruction); }
+  void operator()(const TensorCopy&) const { run_tensor_copy(instruction); }
+  void operator()(const TensorCopyPredicated&) const { run_predicated_copy(instruction); }
+  void operator()(const Memset&) const { run_memset(instruction); }
+  void operator()(const Iota&) const { run_iota(instruction); }
+  void operator()(const StreamShuffle&) const { run_shuffle(instruction); }
+  void operator()(const TensorTensor&) const { run_tensor_tensor(instruction); }
+  void operator()(const TensorScalar&) const { run_tensor_scalar(instruction); }
+  void operator()(const ScalarTensorTensor&) const { run_scalar_tensor_tensor(instruction); }
+  void operator()(const TensorReduce&) const { run_tensor_reduce(instruction); }
+  void operator()(const TensorPartitionReduce&) const { run_partition_reduce(instruction); }
+  void operator()(const TensorScalarReduce&) const { run_tensor_scalar_reduce(instruction); }
+  void operator()(const Activation&) const { run_activation(instruction); }
+  void operator()(const Reciprocal&) const { run_reciprocal(instruction); }
+  void operator()(const AffineSelect&) const { run_affine_select(instruction); }
+  void operator()(const RangeSelect&) const { run_range_select(instruction); }
+};
+
+}  // namespace
+
+void execute(Core& core, const Instruction& instruction) {
+  std::visit(Executor{core, instruction}, instruction.attributes);
+}
+
+}  // namespace titan::nki

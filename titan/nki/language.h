@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <ranges>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "titan/nki/core.h"
 #include "titan/nki/operation.h"
+#include "titan/nki/register.h"
 #include "titan/nki/tensor.h"
 
 /// nki.language: tensors, the program's place, sizes of tiles, names of operations.
@@ -31,22 +34,27 @@ struct NdarrayOptions {
   std::optional<Address> address = {};
 };
 
-/// A tensor that was never written. On chip dimension 0 is the partitions; without an address it takes the
-/// lowest free bytes, until the last view of it is gone.
-Tensor ndarray(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options = {});
-inline Tensor ndarray(std::vector<int64_t> shape, Dtype dtype, Buffer buffer) {
-  return ndarray(std::move(shape), dtype, NdarrayOptions{.buffer = buffer});
+/// A tensor that was never written. On chip dimension 0 is the partitions and there is another one; without
+/// an address it takes the lowest free bytes, until the last view of it is gone. In shared_hbm the n-th
+/// tensor of each core is the same one.
+Tensor ndarray(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options = {},
+               const std::source_location& where = std::source_location::current());
+inline Tensor ndarray(std::vector<int64_t> shape, Dtype dtype, Buffer buffer,
+                      const std::source_location& where = std::source_location::current()) {
+  return ndarray(std::move(shape), dtype, NdarrayOptions{.buffer = buffer}, where);
 }
 
 /// Values known when the kernel is written, in HBM.
-Tensor shared_constant(std::vector<int64_t> shape, Dtype dtype, const std::vector<float>& values);
+Tensor shared_constant(std::vector<int64_t> shape, Dtype dtype, const std::vector<float>& values,
+                       const std::source_location& where = std::source_location::current());
 /// The identity of n x n (n <= 128) in SBUF.
-Tensor shared_identity_matrix(int64_t n, Dtype dtype = Dtype::uint8);
+Tensor shared_identity_matrix(int64_t n, Dtype dtype = Dtype::uint8,
+                              const std::source_location& where = std::source_location::current());
 
-/// This core's number among those that run the kernel, and how many there are.
+/// This core's number among those that run the kernel, and how many there are. A grid has one axis.
 int64_t program_id(int64_t axis = 0);
 int64_t num_programs(int64_t axis = 0);
-/// 0 when the kernel was called without a grid.
+/// 1 where two cores run the kernel, else 0.
 int64_t program_ndim();
 
 struct TileSize {
@@ -63,7 +71,8 @@ inline auto affine_range(int64_t n) { return std::views::iota(int64_t{0}, n); }
 inline auto sequential_range(int64_t n) { return affine_range(n); }
 inline auto static_range(int64_t n) { return affine_range(n); }
 
-/// `body(i)` for lower <= i < upper, where the bounds may be registers of the core.
+/// `body(i)` for i = lower, lower + step ... < upper, where the bounds may be registers of the core; they are
+/// read once.
 void fori_loop(const Register& lower, const Register& upper, const std::function<void(const Register&)>& body,
                int64_t step = 1);
 void fori_loop(int64_t lower, int64_t upper, const std::function<void(const Register&)>& body,
@@ -74,18 +83,3 @@ void device_print(std::string label, Tensor tensor,
                   const std::source_location& where = std::source_location::current());
 
 }  // namespace titan::nki::language
-
-namespace titan::nki {
-
-/// A 32-bit number of a core's sequencer.
-class Register {
- public:
-  explicit Register(int64_t value = 0) : value_(std::make_shared<int64_t>(value)) {}
-  int64_t value() const { return *value_; }
-  void set(int64_t value) { *value_ = value; }
-
- private:
-  std::shared_ptr<int64_t> value_;
-};
-
-}  // namespace titan::nki

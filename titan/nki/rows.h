@@ -11,8 +11,13 @@ namespace titan::nki {
 
 struct Allocation;
 
+/// The view with its scalar offset added and no offset left that is known at run time only; the view itself
+/// where it has none. KernelError for an index that leaves the dimension. Not for vector offsets.
+Tensor resolved(const Tensor& view);
+
 /// The elements of an on-chip view, partition by partition, each in the order of its free dimensions. Reads
 /// of bytes that were never written are a KernelError that names the tensor, the partition and the element.
+/// Scalar offsets are resolved when it is made; the view outlives it.
 class Rows {
  public:
   explicit Rows(const Tensor& view);
@@ -32,18 +37,32 @@ class Rows {
   const std::byte* contiguous_read(int64_t partition) const;
   std::byte* contiguous_write(int64_t partition) const;
 
-  /// For reads that accumulate into what is there: which elements were written before.
+  /// For writes that accumulate into what is there: whether all elements were written before, through this
+  /// tensor if it has an explicit address.
   bool was_written(int64_t partition) const;
+  /// The same of each element: 1 or 0.
+  void written(int64_t partition, uint8_t* flags) const;
 
  private:
-  struct Run {
-    int64_t byte;   ///< from the partition's begin
-    int64_t count;  ///< elements one after another
-  };
+  std::byte* partition_begin(int64_t partition) const;
+  bool is_contiguous() const { return runs_.size() == 1 && stride_ == item_; }
+  void check_written(int64_t partition) const;
+  void mark_written(int64_t partition) const;
+  /// Calls `visit(byte, elements)` for each run of neighbours until it gives false.
+  template <class Visit>
+  bool each_run(Visit visit) const;
+  template <class Visit>
+  bool each_written_run(int64_t partition, bool of_tensor, Visit visit) const;
+
   const Tensor* view_;
   Allocation* allocation_;
   int64_t partitions_, count_, item_;
-  std::vector<Run> runs_;  ///< of every partition alike
+  int64_t first_byte_;  ///< of the view in its allocation's partition
+  // Of every partition alike: where each innermost run of elements begins, from first_byte_; its elements
+  // and their distance in bytes.
+  std::vector<int64_t> runs_;
+  int64_t run_count_, stride_;
+  int64_t lowest_, span_;  ///< the bytes between the first and the last that are reached
 };
 
 /// Calls `visit(bytes, first, count)` for each run of neighbouring elements of a view without run-time

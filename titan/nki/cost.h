@@ -8,16 +8,18 @@
 
 namespace titan::nki {
 
-/// Cycles that an instruction keeps its engine busy, by the published formulas [Note: cycles]; for DMA 0.
+/// Cycles that an instruction keeps its engine busy, by the published formulas [Note: cycles]; 0 for DMA and
+/// for those that only synchronise.
 double busy_cycles(const Instruction& instruction, Generation generation);
 
 /// Bytes that a DMA moves; 0 for other instructions.
 int64_t dma_bytes(const Instruction& instruction);
 
-/// Hz of an engine.
+/// Hz of an engine; 0 for those whose time is not told in cycles (dma, sync, unknown).
 double clock_rate(Engine engine, Generation generation);
 
-/// When an instruction ran, in seconds from the kernel's begin.
+/// When an instruction ran, in seconds from the kernel's begin. A DMA has a span for each time that one of
+/// its queues moved bytes; a barrier's is the wait.
 struct Span {
   int64_t instruction;  ///< index in the core's record
   Engine engine;
@@ -33,7 +35,7 @@ struct CoreTimeline {
 
 /// A kernel in predicted time: engines run their instructions in order, beside one another; an instruction
 /// waits for what writes its operands, and for readers of what it overwrites. Documented constants only:
-/// nothing is fitted.
+/// nothing is fitted. [Note: timeline] says what is modelled. The run must have been recorded.
 struct Prediction {
   std::vector<CoreTimeline> cores;
   double seconds = 0;

@@ -28,12 +28,6 @@ bool is_arithmetic(Operation operation) {
   return operation >= Operation::add && operation <= Operation::logical_xor;
 }
 
-std::string shape_text(const Tensor& tensor) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : tensor.shape()) sizes.push_back(std::to_string(size));
-  return format("[{}]", join(sizes, ", "));
-}
-
 void check_instruction(const Instruction& instruction, const RunOptions& options) {
   const Checked checked{instruction, options};
   check_operands_are_there(checked);

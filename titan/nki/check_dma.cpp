@@ -113,6 +113,9 @@ void check_rules(const Checked& checked, const CoreBarrier&) {
                   buffer_name(checked.source(0).buffer()));
 }
 
-void check_rules(const Checked&, const DevicePrint&) {}
+void check_rules(const Checked& checked, const DevicePrint&) {
+  checked.require(checked.source(0).indirection().kind != Kind::vector, "vector-offset",
+                  "the tensor has a vector offset, which only DMA takes: gather by dma_copy");
+}
 
 }  // namespace titan::nki

@@ -162,9 +162,6 @@ void check_engine_access(const Checked& checked) {
                     "{} is in PSUM, which GpSimdE does not reach: use another engine, or copy it to SBUF by "
                     "tensor_copy",
                     operand.name);
-    checked.require(tensor.indirection().kind == Tensor::Indirection::Kind::none, "indirect-operand",
-                    "{} has an offset that is known at run time, which only DMA takes: gather by dma_copy",
-                    operand.name);
     check_start_partition(checked, operand);
     check_access_pattern(checked, operand);
   }

@@ -43,7 +43,7 @@ bool is_32_bit_float(Dtype dtype);
 bool is_comparison(Operation operation);
 /// Binary, computed in float32: arithmetic, comparisons, logic.
 bool is_arithmetic(Operation operation);
-std::string shape_text(const Tensor& tensor);  ///< "[128, 512]"
+inline std::string shape_text(const Tensor& tensor) { return shape_text(tensor.shape()); }
 
 /// Operands in the order of the call; undefined ones too where the instruction needs them.
 std::vector<NamedOperand> named_operands(const Instruction& instruction);

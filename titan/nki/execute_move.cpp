@@ -38,8 +38,8 @@ std::vector<std::byte> bits_of(double value, Dtype dtype) {
 /// Where the elements of a partition are, for writes that leave some of them alone.
 class ScatteredElements {
  public:
-  explicit ScatteredElements(const Tensor& view) : view_(view), item_(itemsize(view.dtype())) {
-    offsets_ = {view.offset()};
+  explicit ScatteredElements(const Tensor& view) : view_(resolved(view)), item_(itemsize(view.dtype())) {
+    offsets_ = {view_.offset()};
     for (size_t i = 1; i < view.dims().size(); ++i) {
       std::vector<int64_t> finer;
       for (const int64_t offset : offsets_) {
@@ -58,7 +58,7 @@ class ScatteredElements {
   }
 
  private:
-  const Tensor& view_;
+  Tensor view_;
   int64_t item_;
   std::vector<int64_t> offsets_;
 };

@@ -1,25 +1,22 @@
+#include <algorithm>
 #include <cstdio>
 #include <vector>
 
 #include "titan/base/strings.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/rows.h"
+#include "titan/nki/transfer.h"
 
 namespace titan::nki {
 
 namespace {
 
 /// A tensor's numbers, in the order of its dimensions.
-std::vector<float> numbers_of(const Tensor& tensor) {
+std::vector<float> numbers_of(const Instruction& instruction) {
+  const Tensor tensor = resolved(instruction.sources[0]);
   std::vector<float> numbers(static_cast<size_t>(tensor.numel()));
-  if (is_on_chip(tensor.buffer())) {
-    const Rows rows(tensor);
-    for (int64_t p = 0; p < rows.partitions(); ++p) rows.read(p, numbers.data() + p * rows.count());
-  } else {
-    for_each_run(tensor, [&](const std::byte* bytes, int64_t first, int64_t count) {
-      to_float(bytes, tensor.dtype(), numbers.data() + first, count);
-    });
-  }
+  Stream stream(tensor, "tensor", instruction);
+  read_floats(stream, numbers.data(), tensor.numel());
   return numbers;
 }
 
@@ -27,7 +24,7 @@ std::vector<float> numbers_of(const Tensor& tensor) {
 
 void run_device_print(const Core& core, const Instruction& instruction) {
   const Tensor& tensor = instruction.sources[0];
-  const std::vector<float> numbers = numbers_of(tensor);
+  const std::vector<float> numbers = numbers_of(instruction);
   const auto rows = static_cast<size_t>(tensor.ndim() > 1 ? tensor.size(0) : 1);
   const size_t count = numbers.size() / std::max<size_t>(rows, 1);
   std::string text = format("{} [core {}]: {}\n", std::get<DevicePrint>(instruction.attributes).label,

@@ -12,6 +12,7 @@ namespace titan::nki::isa {
 
 void check_register_tensor(std::string_view name, const Tensor& tensor, const std::source_location& where) {
   const bool fits = tensor.defined() && tensor.numel() == 1 && tensor.buffer() != Buffer::psum &&
+                    tensor.indirection().kind != Tensor::Indirection::Kind::vector &&
                     (tensor.dtype() == Dtype::int32 || tensor.dtype() == Dtype::uint32);
   if (fits) return;
   throw KernelError(format("{}.operand", name),
@@ -26,7 +27,7 @@ int64_t load_number(const Tensor& from, const std::source_location& where) {
     Rows(from).read_bits(0, bits.data());
   } else {
     const Allocation& memory = *from.allocation();
-    for_each_run(from, [&](std::byte* bytes, int64_t, int64_t) {
+    for_each_run(resolved(from), [&](std::byte* bytes, int64_t, int64_t) {
       if (memory.written && !memory.written->covers(bytes - memory.data, 4)) {
         throw KernelError("uninitialised-read",
                           format("register_load reads {}, which was never written", from.describe()), where);
@@ -48,7 +49,7 @@ void store_number(const Tensor& to, int64_t number) {
     return;
   }
   const Allocation& memory = *to.allocation();
-  for_each_run(to, [&](std::byte* bytes, int64_t, int64_t) {
+  for_each_run(resolved(to), [&](std::byte* bytes, int64_t, int64_t) {
     std::memcpy(bytes, bits.data(), 4);
     if (memory.written) memory.written->mark(bytes - memory.data, 4);
   });

@@ -6,13 +6,11 @@
 #include "titan/nki/error.h"
 #include "titan/nki/memory.h"
 #include "titan/nki/register.h"
+#include "titan/nki/strides.h"
 #include "titan/nki/tensor.h"
 
 namespace titan::nki {
 namespace {
-
-/// More than any memory has: sums of numbers up to it do not overflow.
-constexpr int64_t kMost = int64_t{1} << 48;
 
 /// What `.ap` is called on, for its checks and messages.
 struct PatternContext {
@@ -140,12 +138,12 @@ Tensor Tensor::ap(const AccessPattern& pattern, const Where& where) const {
   result.dtype_ = context.dtype;
   result.dims_.clear();
   for (const auto& [stride, count] : pattern.pattern) {
-    if (count < 1 || count > kMost)
-      context.refuse("ap.count", format("count {} is not in 1 .. {}", count, kMost));
+    if (count < 1 || count > kMostElements)
+      context.refuse("ap.count", format("count {} is not in 1 .. {}", count, kMostElements));
     result.dims_.push_back({count, stride});
   }
   int64_t added = pattern.offset.value_or(0);
-  if (added < -kMost || added > kMost)
+  if (added < -kMostElements || added > kMostElements)
     context.refuse("ap.bounds", format("offset {} leaves the tensor", added));
   if (on_chip) {
     const int64_t free = context.extent();

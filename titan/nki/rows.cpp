@@ -7,21 +7,14 @@
 #include "titan/nki/error.h"
 #include "titan/nki/memory.h"
 #include "titan/nki/register.h"
+#include "titan/nki/strides.h"
 
 namespace titan::nki {
 namespace {
 
-/// The dimensions as few loops as reach the same elements in the same order; the last one is innermost.
-std::vector<Dim> fewest_loops(std::vector<Dim>::const_iterator begin, std::vector<Dim>::const_iterator end) {
-  std::vector<Dim> loops;
-  for (auto dim = begin; dim != end; ++dim) {
-    if (dim->count == 1) continue;
-    if (!loops.empty() && loops.back().stride == dim->count * dim->stride) {
-      loops.back() = {loops.back().count * dim->count, dim->stride};
-    } else {
-      loops.push_back(*dim);
-    }
-  }
+/// A view's dimensions from `first` on as loops, the last one innermost.
+std::vector<Dim> loops_of(const Tensor& view, int64_t first) {
+  std::vector<Dim> loops = merged_dims(view.dims(), first);
   if (loops.empty()) loops.push_back({1, 1});
   return loops;
 }
@@ -120,7 +113,7 @@ Rows::Rows(const Tensor& view) : view_(&view), allocation_(view.allocation().get
   item_ = itemsize(view.dtype());
   const bool direct = view.indirection().kind == Tensor::Indirection::Kind::none;
   first_byte_ = (direct ? view.offset() : resolved(view).offset()) * item_;
-  const std::vector<Dim> loops = fewest_loops(view.dims().begin() + 1, view.dims().end());
+  const std::vector<Dim> loops = loops_of(view, 1);
   runs_ = run_begins(loops);
   for (int64_t& begin : runs_) begin *= item_;
   run_count_ = loops.back().count;
@@ -270,7 +263,7 @@ void for_each_run(const Tensor& view, const std::function<void(std::byte*, int64
   check(!allocation.without_data, "the tensor has data");
   const int64_t item = itemsize(view.dtype());
   const bool on_chip = is_on_chip(view.buffer());
-  const std::vector<Dim> loops = fewest_loops(view.dims().begin() + (on_chip ? 1 : 0), view.dims().end());
+  const std::vector<Dim> loops = loops_of(view, on_chip ? 1 : 0);
   const std::vector<int64_t> begins = run_begins(loops);
   const Dim inner = loops.back();
   int64_t first = 0;

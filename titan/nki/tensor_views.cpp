@@ -4,6 +4,7 @@
 #include "titan/base/error.h"
 #include "titan/nki/error.h"
 #include "titan/nki/memory.h"
+#include "titan/nki/strides.h"
 #include "titan/nki/tensor.h"
 
 namespace titan::nki {
@@ -20,20 +21,6 @@ void check_dim(const Tensor& tensor, std::string_view method, int64_t dim, int64
 }
 
 int64_t first_free(const Tensor& tensor) { return is_on_chip(tensor.buffer()) ? 1 : 0; }
-
-/// Neighbouring dimensions that are one run of equal steps, as one; sizes of 1 go.
-std::vector<Dim> merged(std::vector<Dim>::const_iterator begin, std::vector<Dim>::const_iterator end) {
-  std::vector<Dim> runs;
-  for (auto dim = begin; dim != end; ++dim) {
-    if (dim->count == 1) continue;
-    if (!runs.empty() && runs.back().stride == dim->count * dim->stride) {
-      runs.back() = {runs.back().count * dim->count, dim->stride};
-    } else {
-      runs.push_back(*dim);
-    }
-  }
-  return runs;
-}
 
 /// Strides with which `shape` steps through the same elements in the same order; false where there are none.
 bool strides_for(std::vector<Dim> runs, std::vector<Dim>& shape) {
@@ -72,7 +59,7 @@ Tensor Tensor::reshape(const std::vector<int64_t>& sizes, const Where& where) co
   for (int64_t size : sizes) shape.push_back({size, 1});
   if (shape.empty()) shape.push_back({1, 1});
   std::vector<Dim> free(shape.begin() + (on_chip ? 1 : 0), shape.end());
-  if (!strides_for(merged(dims_.begin() + (on_chip ? 1 : 0), dims_.end()), free)) {
+  if (!strides_for(merged_dims(dims_, on_chip ? 1 : 0), free)) {
     refuse("its elements do not lie so that one access pattern reaches them in this shape; copy it first");
   }
   std::copy(free.begin(), free.end(), shape.begin() + (on_chip ? 1 : 0));
@@ -103,8 +90,7 @@ Tensor Tensor::permute(const std::vector<int64_t>& order, const Where& where) co
 Tensor Tensor::broadcast(int64_t dim, int64_t size, const Where& where) const {
   refuse_vector_offset("broadcast", where);
   check_dim(*this, "broadcast", dim, first_free(*this), ndim(), where);
-  constexpr int64_t kMost = int64_t{1} << 48;  // no count of elements overflows
-  if (this->size(dim) != 1 || size < 1 || size > kMost / numel()) {
+  if (this->size(dim) != 1 || size < 1 || size > kMostElements / numel()) {
     throw KernelError(
         "tensor.broadcast",
         format("broadcast of dimension {} of {} to {}: only a dimension of size 1 is seen more often", dim,

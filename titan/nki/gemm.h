@@ -9,7 +9,7 @@ namespace titan::nki {
 /// element is one chain of multiply-adds in the order of depth, which begins at C or at 0.
 ///
 /// A and B are packed: in panels of `panel_rows` or `panel_cols` neighbours, each [depth][neighbours], the
-/// last one filled up with any finite numbers.
+/// last one filled up with anything.
 struct PackedGemm {
   int64_t rows, cols, depth;
   const float* a;

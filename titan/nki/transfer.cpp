@@ -152,7 +152,7 @@ void Stream::fail_unwritten(int64_t element) const {
     places[static_cast<size_t>(order_[i])] = std::to_string(element % size);
     element /= size;
   }
-  throw KernelError("uninitialized-read",
+  throw KernelError("uninitialised-read",
                     format("{} reads element [{}] of {}, {}, which was never written",
                            instruction_->describe(), join(places, ", "), name_, view_->describe()),
                     instruction_->where);

@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "titan/nki/error.h"
+#include "titan/nki/execute_parts.h"
+#include "titan/nki/gemm.h"
+#include "titan/nki/memory.h"
+#include "titan/nki/rows.h"
+
+namespace titan::nki {
+
+namespace {
+
+[[noreturn]] void fail_matmul(const Instruction& instruction, std::string_view rule,
+                              const std::string& what) {
+  throw KernelError(rule, format("{}: {}", instruction.describe(), what), instruction.where);
+}
+
+/// Floats that begin at a cache line; they keep their memory from one instruction to the next.
+class Workspace {
+ public:
+  float* floats(size_t count) {
+    if (storage_.size() < count + 16) storage_.resize(count + 16);
+    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    return storage_.data() + (-address % 64) / sizeof(float);
+  }
+
+ private:
+  std::vector<float> storage_;
+};
+
+/// To 10 bits of mantissa, to nearest, even on ties.
+float round_to_tfloat32(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7f800000U) == 0x7f800000U) return value;
+  return std::bit_cast<float>((bits + 0xfffU + ((bits >> 13) & 1U)) & ~0x1fffU);
+}
+
+/// An operand in float32 as PackedGemm takes it: [K, F], or [K, 2, F] with a depth of 2 K.
+float* pack_operand(const Tensor& tensor, bool double_row, int64_t panel, Workspace& workspace) {
+  const Rows rows(tensor);
+  const int64_t per_partition = double_row ? 2 : 1;
+  const int64_t depth = rows.partitions() * per_partition, width = rows.count() / per_partition;
+  const int64_t panels = (width + panel - 1) / panel;
+  float* const packed = workspace.floats(static_cast<size_t>(panels * panel * depth));
+  thread_local std::vector<float> row;
+  row.resize(static_cast<size_t>(rows.count()));
+  for (int64_t k = 0; k < depth; ++k) {
+    if (k % per_partition == 0) {
+      rows.read(k / per_partition, row.data());
+      if (tensor.dtype() == Dtype::tfloat32) {
+        for (float& value : row) value = round_to_tfloat32(value);
+      }
+    }
+    const float* const from = row.data() + k % per_partition * width;
+    for (int64_t first = 0; first < width; first += panel) {
+      const int64_t count = std::min(panel, width - first);
+      std::memcpy(packed + first * depth + k * panel, from + first,
+                  static_cast<size_t>(count) * sizeof(float));
+    }
+  }
+  return packed;
+}
+
+/// Where a matmul writes: runs of bytes, alike in every partition, and which of them a matmul has written
+/// since the tensor was made. This belongs to the tensor and not to the memory: a tensor made at an address
+/// that is in use starts afresh, and what other engines wrote is no sum.
+class PsumTile {
+ public:
+  enum class Sums : uint8_t { nowhere, somewhere, everywhere };
+
+  explicit PsumTile(const Tensor& dst)
+      : allocation_(*dst.allocation()), first_(dst.partition_offset()), partitions_(dst.partitions()) {
+    const int64_t item = itemsize(dst.dtype());
+    add_runs(dst, 1, dst.offset() * item, item);
+    const int64_t bytes = allocation_.num_partitions * allocation_.partition_bytes;
+    fresh_ = allocation_.accumulated == nullptr;
+    if (fresh_) allocation_.accumulated = std::make_unique<WrittenBits>(bytes);
+  }
+
+  Sums sums() const {
+    if (fresh_) return Sums::nowhere;
+    const WrittenBits& bits = *allocation_.accumulated;
+    bool all_of_them = true, any_of_them = false;
+    for_each_run([&](int64_t bit, int64_t, Run run) {
+      all_of_them = all_of_them && bits.covers(bit, run.count);
+      any_of_them = any_of_them || bits.touches(bit, run.count);
+    });
+    if (all_of_them) return Sums::everywhere;
+    return any_of_them ? Sums::somewhere : Sums::nowhere;
+  }
+
+  /// Makes places without a sum 0, so that adding overwrites them.
+  void clear_others() {
+    ChipMemory& psum = *allocation_.memory;
+    for_each_run([&](int64_t bit, int64_t partition, Run run) {
+      if (allocation_.accumulated->covers(bit, run.count)) return;
+      for (int64_t i = 0; i < run.count; ++i) {
+        if (allocation_.accumulated->covers(bit + i, 1)) continue;
+        const int64_t byte = allocation_.byte_offset + run.byte + i;
+        *psum.at(allocation_.first_partition + partition, byte) = std::byte{0};
+        psum.written().mark(psum.bit(allocation_.first_partition + partition, byte), 1);
+      }
+    });
+  }
+
+  void mark() {
+    for_each_run([&](int64_t bit, int64_t, Run run) { allocation_.accumulated->mark(bit, run.count); });
+  }
+
+ private:
+  struct Run {
+    int64_t byte, count;
+  };
+
+  void add_runs(const Tensor& dst, size_t dim, int64_t byte, int64_t item) {
+    if (dim == dst.dims().size()) {
+      if (!runs_.empty() && runs_.back().byte + runs_.back().count == byte) {
+        runs_.back().count += item;
+      } else {
+        runs_.push_back({byte, item});
+      }
+      return;
+    }
+    const Dim& loop = dst.dims()[dim];
+    for (int64_t i = 0; i < loop.count; ++i) add_runs(dst, dim + 1, byte + i * loop.stride * item, item);
+  }
+
+  /// visit(its first bit, partition, run)
+  template <class Visit>
+  void for_each_run(Visit visit) const {
+    for (int64_t p = first_; p < first_ + partitions_; ++p) {
+      for (const Run& run : runs_) visit(p * allocation_.partition_bytes + run.byte, p, run);
+    }
+  }
+
+  Allocation& allocation_;
+  int64_t first_, partitions_;
+  std::vector<Run> runs_;
+  bool fresh_ = false;
+};
+
+/// Whether to add to what is there; prepares the places that are then written for the first time.
+bool prepare_accumulation(const Instruction& instruction, PsumTile& tile) {
+  const std::optional<bool> wish = std::get<Matmul>(instruction.attributes).accumulate;
+  const PsumTile::Sums sums = tile.sums();
+  if (wish.has_value()) {
+    if (*wish && sums != PsumTile::Sums::everywhere) {
+      fail_matmul(instruction, "nc_matmul.accumulate-untouched",
+                  format("accumulate is true, but {} of dst hold no sum of a matmul of this tensor: give the "
+                         "first matmul accumulate = false, or none",
+                         sums == PsumTile::Sums::nowhere ? "the places" : "some places"));
+    }
+    return *wish;
+  }
+  if (sums == PsumTile::Sums::nowhere) return false;
+  if (sums == PsumTile::Sums::somewhere) tile.clear_others();
+  return true;
+}
+
+void multiply(const Instruction& instruction) {
+  const bool double_row = std::get<Matmul>(instruction.attributes).perf_mode == MatmulPerfMode::double_row;
+  const GemmKernel& kernel = gemm_kernel();
+  thread_local Workspace left, right, result;
+  const Tensor &dst = instruction.dst, &stationary = instruction.sources[0];
+  PackedGemm gemm{};
+  gemm.a = pack_operand(stationary, double_row, kernel.panel_rows, left);
+  gemm.b = pack_operand(instruction.sources[1], double_row, kernel.panel_cols, right);
+  gemm.rows = dst.partitions();
+  gemm.cols = dst.free_size();
+  gemm.depth = stationary.partitions() * (double_row ? 2 : 1);
+
+  PsumTile tile(dst);
+  gemm.accumulate = prepare_accumulation(instruction, tile);
+  const Rows rows(dst);
+  std::byte* const in_place = dst.dtype() == Dtype::float32 ? rows.contiguous_write(0) : nullptr;
+  if (in_place != nullptr) {
+    for (int64_t m = 1; m < gemm.rows; ++m) rows.contiguous_write(m);  // marks them
+    gemm.c = reinterpret_cast<float*>(in_place);
+    ChipMemory& psum = *dst.allocation()->memory;
+    gemm.c_row = (psum.at(1, 0) - psum.at(0, 0)) / static_cast<int64_t>(sizeof(float));
+    kernel.run(gemm);
+  } else {
+    gemm.c = result.floats(static_cast<size_t>(gemm.rows * gemm.cols));
+    gemm.c_row = gemm.cols;
+    for (int64_t m = 0; gemm.accumulate && m < gemm.rows; ++m) rows.read(m, gemm.c + m * gemm.c_row);
+    kernel.run(gemm);
+    for (int64_t m = 0; m < gemm.rows; ++m) rows.write(m, gemm.c + m * gemm.c_row);
+  }
+  tile.mark();
+}
+
+/// Which row of stationary each column of the result is: moving has one 1 a column.
+std::vector<int64_t> permutation_of(const Instruction& instruction, const Tensor& moving) {
+  const Rows rows(moving);
+  std::vector<int64_t> sources(static_cast<size_t>(rows.count()), -1);
+  std::vector<float> row(sources.size());
+  for (int64_t k = 0; k < rows.partitions(); ++k) {
+    rows.read(k, row.data());
+    for (size_t n = 0; n < row.size(); ++n) {
+      if (row[n] == 0) continue;
+      if (row[n] != 1 || sources[n] >= 0) {
+        fail_matmul(
+            instruction, "nc_matmul.transpose-moving",
+            format("a transpose needs an identity as moving (a single 1 in each column); element [{}, {}] "
+                   "is {}",
+                   k, n, row[n]));
+      }
+      sources[n] = k;
+    }
+  }
+  for (size_t n = 0; n < sources.size(); ++n) {
+    if (sources[n] >= 0) continue;
+    fail_matmul(instruction, "nc_matmul.transpose-moving",
+                format("a transpose needs an identity as moving; its column {} has no 1", n));
+  }
+  return sources;
+}
+
+/// Moves stationary's bits: NaNs and infinities too.
+void transpose_by_matmul(const Instruction& instruction) {
+  const Tensor &dst = instruction.dst, &stationary = instruction.sources[0];
+  if (dst.dtype() != stationary.dtype()) {
+    fail_matmul(
+        instruction, "nc_matmul.transpose-dtype",
+        format("a transpose moves stationary's bits: dst must be {}", dtype_name(stationary.dtype())));
+  }
+  if (std::get<Matmul>(instruction.attributes).accumulate.value_or(false)) {
+    fail_matmul(instruction, "nc_matmul.transpose-accumulate",
+                "a transpose overwrites; accumulate cannot be true");
+  }
+  const std::vector<int64_t> sources = permutation_of(instruction, instruction.sources[1]);
+  const auto item = static_cast<size_t>(itemsize(dst.dtype()));
+  const Rows from(stationary), to(dst);
+  const auto width = static_cast<size_t>(from.count());
+  std::vector<std::byte> data(static_cast<size_t>(from.partitions()) * width * item);
+  for (int64_t k = 0; k < from.partitions(); ++k) {
+    from.read_bits(k, data.data() + static_cast<size_t>(k) * width * item);
+  }
+  std::vector<std::byte> row(sources.size() * item);
+  for (size_t m = 0; m < width; ++m) {
+    for (size_t n = 0; n < sources.size(); ++n) {
+      std::memcpy(row.data() + n * item, data.data() + (static_cast<size_t>(sources[n]) * width + m) * item,
+                  item);
+    }
+    to.write_bits(static_cast<int64_t>(m), row.data());
+  }
+}
+
+}  // namespace
+
+void run_matmul(Core&, const Instruction& instruction) {
+  if (std::get<Matmul>(instruction.attributes).is_transpose) return transpose_by_matmul(instruction);
+  multiply(instruction);
+}
+
+}  // namespace titan::nki

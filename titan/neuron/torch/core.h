@@ -24,7 +24,7 @@ struct Core {
   HbmLedger hbm;
   CompilationCache cache;
   Timeline timeline;
-  std::atomic<const char*> phase = "";
+  std::atomic<const char*> phase = "start";  ///< what the process does, for who holds memory
   std::atomic<double> link_seconds = 0;
   std::atomic<int64_t> fallbacks = 0;  ///< calls of operators
 };

@@ -21,10 +21,10 @@ namespace {
 using at::Tensor;
 
 // Sizes that no other test of this program has.
-constexpr int64_t kRows = 37, kColumns = 41;
+constexpr int64_t kOddRows = 37, kOddColumns = 41;
 
-Tensor make(int64_t rows = kRows, at::ScalarType dtype = at::kFloat) {
-  return at::empty({rows, kColumns}, at::TensorOptions(neuron()).dtype(dtype)).zero_();
+Tensor make(int64_t rows = kOddRows, at::ScalarType dtype = at::kFloat) {
+  return at::empty({rows, kOddColumns}, at::TensorOptions(neuron()).dtype(dtype)).zero_();
 }
 
 int64_t compiled_by(const std::function<void()>& work) {
@@ -37,8 +37,8 @@ int64_t counted(const char* name) { return static_cast<int64_t>(device_count(nam
 
 /// A small forward and backward.
 void train(at::Device device) {
-  const Tensor weight = at::empty({kColumns, 23}, at::TensorOptions(device)).zero_().requires_grad_();
-  const Tensor x = at::empty({kRows, kColumns}, at::TensorOptions(device)).zero_();
+  const Tensor weight = at::empty({kOddColumns, 23}, at::TensorOptions(device)).zero_().requires_grad_();
+  const Tensor x = at::empty({kOddRows, kOddColumns}, at::TensorOptions(device)).zero_();
   backward(x.mm(weight).softmax(1).pow(2).sum());
 }
 
@@ -81,11 +81,11 @@ TEST_CASE("another operator, overload, shape or dtype compiles") {
   CHECK(compiled_by([&] { a.sin(); }) == 1);
   CHECK(compiled_by([&] { a.cos(); }) == 1);
   CHECK(compiled_by([&] { a.sin_(); }) == 1);
-  CHECK(compiled_by([&] { make(kRows + 1).sin(); }) == 1);
-  CHECK(compiled_by([&] { a.view({kColumns, kRows}).sin(); }) == 1);
+  CHECK(compiled_by([&] { make(kOddRows + 1).sin(); }) == 1);
+  CHECK(compiled_by([&] { a.view({kOddColumns, kOddRows}).sin(); }) == 1);
   CHECK(compiled_by([&] { a.view({-1}).sin(); }) == 1);
-  CHECK(compiled_by([&] { make(kRows, at::kBFloat16).sin(); }) == 1);
-  CHECK(compiled_by([&] { make(kRows, at::kDouble).sin(); }) == 1);
+  CHECK(compiled_by([&] { make(kOddRows, at::kBFloat16).sin(); }) == 1);
+  CHECK(compiled_by([&] { make(kOddRows, at::kDouble).sin(); }) == 1);
   CHECK(compiled_by([&] { a.sum(0, false); }) == 1);
   CHECK(compiled_by([&] { a.sum(1, false); }) == 1);
   // A copy on the device is a program, and so is a change of dtype.
@@ -95,28 +95,28 @@ TEST_CASE("another operator, overload, shape or dtype compiles") {
 }
 
 TEST_CASE("views, copies across the link, clearing, reading a number and making room compile nothing") {
-  const int64_t rows = kRows + 2;
+  const int64_t rows = kOddRows + 2;
   CHECK(compiled_by([&] {
           const Tensor a = make(rows);
           a.view({-1}).narrow(0, 1, 5).unsqueeze(0);
-          a.t().expand({2, kColumns, rows}).select(0, 1).as_strided({2}, {1});
+          a.t().expand({2, kOddColumns, rows}).select(0, 1).as_strided({2}, {1});
           a.unfold(1, 3, 2).detach();
           a.unbind(0)[1].split(3)[0].detach();
         }) == 0);
   const Tensor a = make(rows);
   CHECK(compiled_by([&] { a.cpu(); }) == 0);
-  CHECK(compiled_by([&] { at::ones({rows, kColumns}).to(neuron()); }) == 0);
-  CHECK(compiled_by([&] { a.copy_(at::ones({rows, kColumns}, at::kHalf)); }) == 0);
+  CHECK(compiled_by([&] { at::ones({rows, kOddColumns}).to(neuron()); }) == 0);
+  CHECK(compiled_by([&] { a.copy_(at::ones({rows, kOddColumns}, at::kHalf)); }) == 0);
   CHECK(compiled_by([&] { a.zero_(); }) == 0);
   CHECK(compiled_by([&] { at::zeros({rows, 5}, a.options()); }) == 0);
   CHECK(compiled_by([&] { a[1][2].item(); }) == 0);
-  CHECK(compiled_by([&] { make(rows).resize_({rows + 9, kColumns}).resize_({3}); }) == 0);
+  CHECK(compiled_by([&] { make(rows).resize_({rows + 9, kOddColumns}).resize_({3}); }) == 0);
   CHECK(compiled_by([&] { at::real(at::view_as_complex(make(rows).view({-1}).narrow(0, 0, 2))); }) == 0);
 }
 
 TEST_CASE("the counts of the cache belong together") {
-  make(kRows + 3).tan();
-  make(kRows + 3).tan();
+  make(kOddRows + 3).tan();
+  make(kOddRows + 3).tan();
   CHECK(counted("cache_misses") == counted("total_compilations"));
   CHECK(counted("persistent_misses") == counted("total_compilations"));
   CHECK(counted("total_entries") >= 1);

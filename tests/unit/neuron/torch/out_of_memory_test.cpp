@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <functional>
 #include <string>
@@ -28,6 +29,11 @@ Tensor hold_all_but(int64_t left) {
 }
 
 int64_t failures() { return static_cast<int64_t>(device_count("num_ooms")); }
+/// Bytes of this process's heap.
+int64_t host_bytes() {
+  const auto heap = mallinfo2();
+  return static_cast<int64_t>(heap.uordblks + heap.hblkhd);
+}
 int64_t pieces() { return static_cast<int64_t>(device_count("allocation.all.current")); }
 
 /// What the device says when it is full; fails the test when it is not.
@@ -84,7 +90,7 @@ TEST_CASE("a result that does not fit is freed, its operator named, and the inpu
   {
     const Tensor small = at::ones({kMiB}, bytes_of_device());
     const Tensor rest = hold_all_but(3 * kMiB);
-    const int64_t held = allocated_bytes();
+    const int64_t held = allocated_bytes(), on_host = host_bytes();
     CHECK(has(message_of([&] { small.to(at::kInt); }), "4.00 MiB"));
     CHECK(has(message_of([&] { small.repeat({4}); }), "4.00 MiB"));
     CHECK(has(message_of([&] { at::cat({small, small, small, small}); }), "4.00 MiB"));
@@ -99,6 +105,7 @@ TEST_CASE("a result that does not fit is freed, its operator named, and the inpu
     CHECK(out.sum().item<int64_t>() == 0);
     out = Tensor();
     CHECK(allocated_bytes() == held);
+    CHECK(host_bytes() < on_host + kMiB);
     CHECK(failures() == before + 6);
     CHECK(small.sum().item<int64_t>() == kMiB);
     // The list names the operator that holds memory.

@@ -53,6 +53,11 @@ struct Allocation;
 class Register;
 class Tensor;
 
+/// How tensors of another library are seen as HBM: a specialisation has `static nki::Tensor tensor(const
+/// T&)`.
+template <class T>
+struct HbmAccess;
+
 /// `.ap`: a view by strides over the whole allocation behind a tensor, in elements (of `dtype`).
 struct AccessPattern {
   /// {stride, count} from the outermost; on chip the first pair is the partitions, its stride the tensor's
@@ -83,6 +88,10 @@ class Tensor {
   using Where = std::source_location;
 
   Tensor() = default;
+  /// A tensor of another library, whose bytes it shares: see HbmAccess.
+  template <class T>
+    requires requires(const T& other) { HbmAccess<T>::tensor(other); }
+  Tensor(const T& other) : Tensor(HbmAccess<T>::tensor(other)) {}
   Tensor(std::shared_ptr<Allocation> allocation, Dtype dtype, std::vector<Dim> dims, int64_t offset);
 
   bool defined() const { return allocation_ != nullptr; }

@@ -3,15 +3,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <doctest/doctest.h>
 #include <malloc.h>
 
 #include <fstream>
 #include <functional>
-#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "neuron_device.h"
@@ -22,10 +19,6 @@ namespace {
 
 using at::Tensor;
 using Tensors = std::vector<Tensor>;
-
-int64_t blocks() { return static_cast<int64_t>(device_count("allocation.all.current")); }
-
-at::TensorOptions on_device(at::ScalarType dtype) { return at::TensorOptions(neuron()).dtype(dtype); }
 
 void resize_storage(const Tensor& tensor, size_t bytes) {
   at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(tensor.storage(), bytes);
@@ -120,114 +113,6 @@ const std::vector<MemoryCase>& memory_cases() {
   return all;
 }
 
-/// A list kept by hand: of one thread, for its own tensors.
-class HandList {
- public:
-  explicit HandList(uint32_t seed) : random_(seed) {}
-
-  void step() {
-    switch (pieces_.empty() ? 0 : below(8)) {
-      case 0:
-      case 1:
-        return make(at::empty({1 + below(500)}, on_device(kDtypes[static_cast<size_t>(below(6))])));
-      case 2: {
-        const Tensor& tensor = any().tensors[0];
-        return make(tensor.eq(0));
-      }
-      case 3: {
-        Piece& piece = any();
-        if (piece.tensors[0].numel() > 0) piece.tensors.push_back(piece.tensors[0].narrow(0, 0, 1));
-        return;
-      }
-      case 4:
-        any().tensors[0].zero_();
-        any().tensors[0].fill_(1);
-        return;
-      case 5:
-        return resize(any());
-      default:
-        return let_go();
-    }
-  }
-  void clear() {
-    while (!pieces_.empty()) let_go();
-  }
-
-  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
-  int64_t pieces_made = 0, pieces_freed = 0;
-
- private:
-  static constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kLong,     at::kDouble,
-                                               at::kBool,  at::kBFloat16, at::kComplexDouble};
-  struct Piece {
-    Tensors tensors;  ///< the first one and views of it
-    int64_t bytes;
-  };
-
-  static int64_t element_of(at::ScalarType dtype) {
-    if (dtype == at::kLong || dtype == at::kDouble) return 4;
-    if (dtype == at::kComplexDouble) return 8;
-    return static_cast<int64_t>(c10::elementSize(dtype));
-  }
-
-  int64_t below(int64_t limit) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit)); }
-  Piece& any() { return pieces_[static_cast<size_t>(below(static_cast<int64_t>(pieces_.size())))]; }
-
-  void came(int64_t bytes) {
-    current += bytes;
-    allocated += bytes;
-    ++pieces_made;
-    peak = std::max(peak, current);
-  }
-  void went(int64_t bytes) {
-    current -= bytes;
-    freed += bytes;
-    ++pieces_freed;
-  }
-
-  void make(Tensor tensor) {
-    const int64_t bytes = tensor.numel() * element_of(tensor.scalar_type());
-    pieces_.push_back({.tensors = {std::move(tensor)}, .bytes = bytes});
-    came(bytes);
-  }
-
-  void resize(Piece& piece) {
-    const Tensor& tensor = piece.tensors[0];
-    const int64_t count = below(600), bytes = count * element_of(tensor.scalar_type());
-    tensor.resize_({count});
-    if (bytes <= piece.bytes) return;
-    came(bytes);
-    went(piece.bytes);
-    piece.bytes = bytes;
-  }
-
-  void let_go() {
-    Piece& piece = any();
-    piece.tensors.pop_back();
-    if (!piece.tensors.empty()) return;
-    went(piece.bytes);
-    std::swap(piece, pieces_.back());
-    pieces_.pop_back();
-  }
-
-  std::mt19937 random_;
-  std::vector<Piece> pieces_;
-};
-
-c10::CachingAllocator::Stat torch_count(const c10::CachingAllocator::StatArray& counts) {
-  return counts[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
-}
-
-c10::CachingDeviceAllocator::DeviceStats torch_statistics() {
-  return at::getDeviceAllocator(c10::DeviceType::PrivateUse1)->getDeviceStats(0);
-}
-
-/// Sums begin anew, so that lists that begin with nothing can be compared.
-void forget_sums() {
-  at::getDeviceAllocator(c10::DeviceType::PrivateUse1)->resetAccumulatedStats(0);
-  reset_peak_device_memory();
-}
-
 int64_t resident_pages() {
   std::ifstream file("/proc/self/statm");
   int64_t size = 0, resident = 0;
@@ -241,17 +126,17 @@ TEST_CASE("what is in use is what live tensors hold, at the device's sizes") {
   neuron();
   for (const MemoryCase& test : memory_cases()) {
     CAPTURE(test.name);
-    const int64_t bytes_before = allocated_bytes(), pieces_before = blocks();
+    const int64_t bytes_before = allocated_bytes(), pieces_before = allocated_pieces();
     {
       const Tensor floats = at::ones({6, 4}, on_device(at::kFloat)),
                    numbers = at::ones({6, 4}, on_device(at::kLong));
       CHECK(allocated_bytes() - bytes_before == 2 * 96);
       const Tensors kept = test.make(floats, numbers);
       CHECK(allocated_bytes() - bytes_before == 2 * 96 + test.bytes);
-      CHECK(blocks() - pieces_before == 2 + test.pieces);
+      CHECK(allocated_pieces() - pieces_before == 2 + test.pieces);
     }
     CHECK(allocated_bytes() == bytes_before);
-    CHECK(blocks() == pieces_before);
+    CHECK(allocated_pieces() == pieces_before);
   }
 }
 
@@ -259,62 +144,6 @@ TEST_CASE("a storage that is resized keeps what it holds") {
   const Tensor numbers = at::arange(4, on_device(at::kLong));
   resize_storage(numbers, 80);
   CHECK(numbers.as_strided({10}, {1}).narrow(0, 0, 4).cpu().equal(at::arange(4)));
-}
-
-TEST_CASE("the statistics are those of a list kept by hand, after every one of many steps") {
-  neuron();
-  const int64_t before = allocated_bytes(), pieces_before = blocks();
-  forget_sums();
-  HandList list(1);
-  for (int i = 0; i < 3000; ++i) {
-    list.step();
-    const auto statistics = torch_statistics();
-    const auto bytes = torch_count(statistics.allocated_bytes), pieces = torch_count(statistics.allocation);
-    REQUIRE(pieces.allocated == list.pieces_made);
-    REQUIRE(pieces.freed == list.pieces_freed);
-    REQUIRE(bytes.current - before == list.current);
-    REQUIRE(bytes.peak - before == list.peak);
-    REQUIRE(bytes.allocated == list.allocated);
-    REQUIRE(bytes.freed == list.freed);
-  }
-  list.clear();
-  CHECK(allocated_bytes() == before);
-  CHECK(blocks() == pieces_before);
-}
-
-TEST_CASE("the statistics are those of lists that two threads keep at once") {
-  neuron();
-  const int64_t before = allocated_bytes(), pieces_before = blocks();
-  forget_sums();
-  HandList lists[] = {HandList(2), HandList(3)};
-  std::vector<std::thread> threads;
-  for (HandList& list : lists) {
-    threads.emplace_back([&list] {
-      for (int i = 0; i < 5000; ++i) list.step();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  const auto sum = [&](int64_t HandList::* member) { return lists[0].*member + lists[1].*member; };
-  const auto statistics = torch_statistics();
-  const auto bytes = torch_count(statistics.allocated_bytes), pieces = torch_count(statistics.allocation);
-  CHECK(bytes.current - before == sum(&HandList::current));
-  CHECK(bytes.allocated == sum(&HandList::allocated));
-  CHECK(bytes.freed == sum(&HandList::freed));
-  CHECK(bytes.peak - before >= std::max(lists[0].peak, lists[1].peak));
-  CHECK(bytes.peak - before <= sum(&HandList::peak));
-  CHECK(pieces.allocated == sum(&HandList::pieces_made));
-  CHECK(pieces.freed == sum(&HandList::pieces_freed));
-  CHECK(pieces.current - pieces_before == sum(&HandList::pieces_made) - sum(&HandList::pieces_freed));
-  CHECK(statistics.num_alloc_retries == 0);
-  CHECK(statistics.num_ooms == 0);
-  // titan's own keys say the same.
-  CHECK(allocated_bytes() == bytes.current);
-  CHECK(static_cast<int64_t>(device_count("allocated_bytes.all.peak")) == bytes.peak);
-  CHECK(static_cast<int64_t>(device_count("allocated_bytes.all.allocated")) == bytes.allocated);
-  CHECK(static_cast<int64_t>(device_count("allocation.all.freed")) == pieces.freed);
-  for (HandList& list : lists) list.clear();
-  CHECK(allocated_bytes() == before);
-  CHECK(blocks() == pieces_before);
 }
 
 TEST_CASE("a thousand steps of training leave nothing behind") {
@@ -330,12 +159,12 @@ TEST_CASE("a thousand steps of training leave nothing behind") {
     weight.mutable_grad() = Tensor();
   };
   for (int i = 0; i < 200; ++i) step();
-  const int64_t bytes = allocated_bytes(), pieces = blocks(), pages = resident_pages();
+  const int64_t bytes = allocated_bytes(), pieces = allocated_pieces(), pages = resident_pages();
   const size_t heap = mallinfo2().uordblks;
   for (int i = 200; i < 1000; ++i) {
     step();
     REQUIRE(allocated_bytes() == bytes);
-    REQUIRE(blocks() == pieces);
+    REQUIRE(allocated_pieces() == pieces);
   }
   // A tensor's object left behind in each step would be 150 KiB of the heap.
   CHECK(mallinfo2().uordblks < heap + (64 << 10));

@@ -34,6 +34,11 @@ inline at::Device neuron() {
 /// Bytes that the device says are in use.
 inline int64_t allocated_bytes() { return static_cast<int64_t>(device_count("allocated_bytes.all.current")); }
 
+/// How many pieces of memory they are in.
+inline int64_t allocated_pieces() { return static_cast<int64_t>(device_count("allocation.all.current")); }
+
+inline at::TensorOptions on_device(at::ScalarType dtype) { return at::TensorOptions(neuron()).dtype(dtype); }
+
 inline int64_t compilations() { return static_cast<int64_t>(device_count("total_compilations")); }
 
 }  // namespace titan

@@ -34,7 +34,6 @@ int64_t host_bytes() {
   const auto heap = mallinfo2();
   return static_cast<int64_t>(heap.uordblks + heap.hblkhd);
 }
-int64_t pieces() { return static_cast<int64_t>(device_count("allocation.all.current")); }
 
 /// What the device says when it is full; fails the test when it is not.
 std::string message_of(const std::function<void()>& work) {
@@ -56,7 +55,7 @@ bool has(const std::string& message, const std::string& text) {
 TEST_CASE(
     "memory that does not fit is an error that says what was asked for, what is free and what holds it") {
   neuron();
-  const int64_t bytes = allocated_bytes(), count = pieces(), before = failures();
+  const int64_t bytes = allocated_bytes(), count = allocated_pieces(), before = failures();
   const double retries = device_count("num_alloc_retries");
   {
     set_device_phase("weights");
@@ -81,12 +80,12 @@ TEST_CASE(
     CHECK(failures() == before + 1);
   }
   CHECK(allocated_bytes() == bytes);
-  CHECK(pieces() == count);
+  CHECK(allocated_pieces() == count);
 }
 
 TEST_CASE("a result that does not fit is freed, its operator named, and the inputs stay as they were") {
   neuron();
-  const int64_t bytes = allocated_bytes(), count = pieces(), before = failures();
+  const int64_t bytes = allocated_bytes(), count = allocated_pieces(), before = failures();
   {
     const Tensor small = at::ones({kMiB}, bytes_of_device());
     const Tensor rest = hold_all_but(3 * kMiB);
@@ -113,12 +112,12 @@ TEST_CASE("a result that does not fit is freed, its operator named, and the inpu
     CHECK(has(message_of([] { at::empty({8 * kMiB}, bytes_of_device()); }), "aten::mul.Tensor uint8"));
   }
   CHECK(allocated_bytes() == bytes);
-  CHECK(pieces() == count);
+  CHECK(allocated_pieces() == count);
 }
 
 TEST_CASE("a backward that does not fit fails on autograd's thread, and the device is usable afterwards") {
   neuron();
-  const int64_t bytes = allocated_bytes(), count = pieces(), before = failures();
+  const int64_t bytes = allocated_bytes(), count = allocated_pieces(), before = failures();
   {
     const Tensor x = at::ones({2 * kMiB}, bytes_of_device().dtype(at::kFloat)).requires_grad_();
     Tensor loss = x.mul(x).mul(x).sum();
@@ -131,7 +130,7 @@ TEST_CASE("a backward that does not fit fails on autograd's thread, and the devi
     CHECK(x.grad().narrow(0, 5, 1).item<float>() == 2);
   }
   CHECK(allocated_bytes() == bytes);
-  CHECK(pieces() == count);
+  CHECK(allocated_pieces() == count);
 }
 
 }  // namespace titan

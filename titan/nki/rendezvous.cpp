@@ -15,18 +15,23 @@ bool is_sendrecv(const Instruction& instruction) {
   return std::holds_alternative<SendRecv>(instruction.attributes);
 }
 
-/// All bits of an on-chip tensor.
-std::vector<std::byte> bits_of(const Tensor& tensor) {
-  Rows rows(tensor);
-  const int64_t row_bytes = rows.count() * itemsize(tensor.dtype());
+/// All bits of what an instruction sends.
+std::vector<std::byte> sent_bits(const Instruction& instruction) {
+  const Tensor& source = instruction.sources[0];
+  const Rows rows(source);
+  const int64_t row_bytes = rows.count() * itemsize(source.dtype());
   std::vector<std::byte> bits(static_cast<size_t>(rows.partitions() * row_bytes));
-  for (int64_t p = 0; p < rows.partitions(); ++p) rows.read_bits(p, bits.data() + p * row_bytes);
+  try {
+    for (int64_t p = 0; p < rows.partitions(); ++p) rows.read_bits(p, bits.data() + p * row_bytes);
+  } catch (const KernelError& error) {
+    throw error.at(instruction.where, instruction.describe());
+  }
   return bits;
 }
 
-void write_bits_to(const Tensor& tensor, const std::vector<std::byte>& bits) {
-  Rows rows(tensor);
-  const int64_t row_bytes = rows.count() * itemsize(tensor.dtype());
+void receive_bits(const Instruction& instruction, const std::vector<std::byte>& bits) {
+  const Rows rows(instruction.dst);
+  const int64_t row_bytes = rows.count() * itemsize(instruction.dst.dtype());
   for (int64_t p = 0; p < rows.partitions(); ++p) rows.write_bits(p, bits.data() + p * row_bytes);
 }
 
@@ -56,10 +61,10 @@ void Rendezvous::meet(int64_t core, const Instruction& instruction, bool with_da
   if (other.waits_at != nullptr) {
     check_meeting(core, instruction, *other.waits_at);
     if (with_data) {
-      const std::vector<std::byte> from_here = bits_of(instruction.sources[0]);
-      const std::vector<std::byte> from_there = bits_of(other.waits_at->sources[0]);
-      write_bits_to(other.waits_at->dst, from_here);
-      write_bits_to(instruction.dst, from_there);
+      const std::vector<std::byte> from_here = sent_bits(instruction);
+      const std::vector<std::byte> from_there = sent_bits(*other.waits_at);
+      receive_bits(*other.waits_at, from_here);
+      receive_bits(instruction, from_there);
     }
     other.waits_at = nullptr;
     ++meetings_;

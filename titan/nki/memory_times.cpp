@@ -128,14 +128,14 @@ void ByteTimes::note_range(int64_t begin, int64_t end, const Block& block) {
   }
 }
 
-int64_t MemoryTimes::hbm_base(const Allocation& allocation) const {
+int64_t MemoryTimes::hbm_base(const Allocation& allocation) {
   if (allocation.data != nullptr) return static_cast<int64_t>(reinterpret_cast<uintptr_t>(allocation.data));
   // Addresses that no process has, far enough apart for any tensor.
   const auto next = (int64_t{1} << 60) + (static_cast<int64_t>(bases_.size()) << 44);
   return bases_.try_emplace(&allocation, next).first->second;
 }
 
-Footprint MemoryTimes::footprint(const Tensor& tensor) const {
+Footprint MemoryTimes::footprint(const Tensor& tensor) {
   const Allocation& allocation = *tensor.allocation();
   const bool on_chip = is_on_chip(allocation.buffer);
   const int64_t item = itemsize(tensor.dtype());
@@ -165,24 +165,25 @@ Footprint MemoryTimes::footprint(const Tensor& tensor) const {
   return result;
 }
 
-double MemoryTimes::ready(const Instruction& instruction) const {
+double MemoryTimes::ready(const Instruction& instruction) {
+  operands_.clear();
   double time = 0;
   for_each_access(instruction, [&](const Tensor& tensor, Access access) {
-    const Footprint bytes = footprint(tensor);
+    operands_.push_back({footprint(tensor), access});
+    const Footprint& bytes = operands_.back().bytes;
     time = std::max(time, spaces_[static_cast<size_t>(bytes.space)].ready(
                               bytes, instruction.engine, access != Access::write, access != Access::read));
   });
   return time;
 }
 
-void MemoryTimes::note(const Instruction& instruction, const AccessTime& time) {
-  for_each_access(instruction, [&](const Tensor& tensor, Access access) {
-    const Footprint bytes = footprint(tensor);
+void MemoryTimes::note(const AccessTime& time) {
+  for (const auto& [bytes, access] : operands_) {
     AccessTime seen = time;
     // An engine is through with what it reads at its end; a DMA says so with its semaphore.
-    if (access == Access::read && instruction.engine != Engine::dma) seen.visible = seen.end;
+    if (access == Access::read && time.engine != Engine::dma) seen.visible = seen.end;
     spaces_[static_cast<size_t>(bytes.space)].note(bytes, seen, access != Access::read);
-  });
+  }
 }
 
 }  // namespace titan::nki

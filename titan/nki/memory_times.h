@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -57,17 +58,22 @@ class ByteTimes {
 /// The memories that one core sees.
 class MemoryTimes {
  public:
-  /// When an instruction's operands are there to be used by `engine`.
-  double ready(const Instruction& instruction) const;
-  void note(const Instruction& instruction, const AccessTime& time);
-
-  Footprint footprint(const Tensor& tensor) const;
+  /// When an instruction's operands are there to be used by its engine.
+  double ready(const Instruction& instruction);
+  /// When the instruction that ready() was last called with was through.
+  void note(const AccessTime& time);
 
  private:
-  int64_t hbm_base(const Allocation& allocation) const;
+  struct Operand {
+    Footprint bytes;
+    Access access;
+  };
+  Footprint footprint(const Tensor& tensor);
+  int64_t hbm_base(const Allocation& allocation);
 
-  ByteTimes spaces_[3];
-  mutable std::unordered_map<const Allocation*, int64_t> bases_;  // of tensors without data
+  std::vector<Operand> operands_;
+  std::array<ByteTimes, 3> spaces_;
+  std::unordered_map<const Allocation*, int64_t> bases_;  // of tensors without data
 };
 
 }  // namespace titan::nki

@@ -120,7 +120,7 @@ class CoreClock {
   }
 
   /// When this core is ready for the instruction that joins the cores.
-  double arrival() const {
+  double arrival() {
     const double operands = memory_.ready(current());
     return current().engine == Engine::dma ? operands : std::max(operands, engine_free(current().engine));
   }
@@ -174,7 +174,7 @@ class CoreClock {
   }
 
   void note(double end, double visible) {
-    memory_.note(current(), {current().engine, end, visible});
+    memory_.note({current().engine, end, visible});
     timeline_.seconds = std::max(timeline_.seconds, visible);
   }
 

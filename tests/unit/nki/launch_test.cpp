@@ -119,7 +119,7 @@ TEST_CASE("a kernel that does not end is stopped by the budget") {
 
 TEST_CASE("the error of one core stops the other, whatever it does") {
   const Tensor data = hbm_tensor("data", {4, 4}, Dtype::float32, Buffer::shared_hbm, false);
-  for (int run = 0; run < 100; ++run)
+  for (int run = 0; run < 20; ++run)
     for (const int64_t failing : {0, 1}) {
       // The other core waits at a barrier, or runs on.
       CHECK_THROWS_WITH_AS(run_on_cores({.lnc = 2},

@@ -18,7 +18,10 @@ void check_dma_memory(const Checked& checked) {
 }
 
 void check_dma_dst(const Checked& checked) {
-  for (const Dim& dim : checked.dst().dims()) {
+  // Rows with an index each have no stride of their own.
+  size_t first = checked.dst().indirection().kind == Kind::vector ? 1 : 0;
+  for (; first < checked.dst().dims().size(); ++first) {
+    const Dim& dim = checked.dst().dims()[first];
     checked.require(dim.count == 1 || dim.stride != 0, "repeated-dst",
                     "dst repeats its elements (a stride of 0 over {}): broadcast sources, not destinations",
                     dim.count);
@@ -81,7 +84,6 @@ void check_rules(const Checked& checked, const DmaCompute& compute) {
   checked.require(compute.reduce == Operation::add, "reduce-op", "reduces by add only, got {}",
                   operation_name(compute.reduce));
   for (const Tensor& source : sources) check_counts(checked, source);
-  check_one_indirection(checked);
   const bool scatters = checked.dst().indirection().kind == Kind::vector;
   checked.require(!scatters || compute.unique_indices, "unique-indices",
                   "adds into rows by vector offset need unique_indices: two writes to one row would race");

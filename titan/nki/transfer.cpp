@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "titan/nki/error.h"
-#include "titan/nki/operands.h"
 
 namespace titan::nki {
 
@@ -51,6 +50,10 @@ Stream::Stream(const Tensor& view, const char* name, const Instruction& instruct
   std::vector<Loop> loops;
   for (const Dim& dim : view.dims()) loops.push_back({dim.count, dim.stride * item_, dim.stride * item_});
   if (is_on_chip(view.buffer())) {
+    if (memory.memory_alive.expired()) {
+      throw KernelError("memory.core-gone",
+                        format("{} is used after its core's kernel has ended", view.describe()));
+    }
     ChipMemory& chip = *memory.memory;
     const int64_t partition = memory.first_partition + view.partition_offset();
     const int64_t byte = memory.byte_offset + offset;
@@ -152,7 +155,7 @@ void Stream::fail_unwritten(int64_t element) const {
     places[static_cast<size_t>(order_[i])] = std::to_string(element % size);
     element /= size;
   }
-  throw KernelError("uninitialised-read",
+  throw KernelError("memory.unwritten",
                     format("{} reads element [{}] of {}, {}, which was never written",
                            instruction_->describe(), join(places, ", "), name_, view_->describe()),
                     instruction_->where);

@@ -36,22 +36,14 @@ struct Executor {
   void operator()(const RangeSelect&) const { run_range_select(instruction); }
 };
 
-/// Throws the error on, with the instruction and its line: what reads rows knows neither.
-[[noreturn]] void add_place(const KernelError& error, const Instruction& instruction) {
-  std::string_view what = error.what();
-  if (what.starts_with(instruction.where.file_name())) throw;
-  const std::string rule = format(" [{}]", error.rule);
-  if (what.ends_with(rule)) what.remove_suffix(rule.size());
-  throw KernelError(error.rule, format("{}; in {}", what, instruction.describe()), instruction.where);
-}
-
 }  // namespace
 
 void execute(Core& core, const Instruction& instruction) {
   try {
     std::visit(Executor{core, instruction}, instruction.attributes);
   } catch (const KernelError& error) {
-    add_place(error, instruction);
+    // What reads rows knows neither the instruction nor its line.
+    throw error.at(instruction.where, instruction.describe());
   }
 }
 

@@ -20,6 +20,7 @@
 #include "titan/base/sha256.h"
 #include "titan/distributed/world.h"
 #include "titan/nn/placement.h"
+#include "titan/ops/device.h"
 
 namespace titan {
 namespace {
@@ -31,10 +32,20 @@ double value_at(int64_t rank, int64_t i) {
   return fraction * static_cast<double>(int64_t{1} << (mixed % 20));
 }
 
+/// Where the tensors lie: TEST_DEVICE=neuron is the emulated device.
+at::Device device() {
+  const ProvidedDevice* taken = taken_device();
+  return taken ? taken->device : at::Device(at::kCPU);
+}
+
+at::Tensor zeros_of(const std::vector<int64_t>& shape, at::ScalarType dtype) {
+  return at::zeros(shape, at::TensorOptions(dtype).device(device()));
+}
+
 at::Tensor tensor_of(int64_t rank, std::vector<int64_t> shape, at::ScalarType dtype) {
   at::Tensor values = at::empty(shape, at::kDouble);
   for (int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = value_at(rank, i);
-  return values.to(dtype);
+  return values.to(at::TensorOptions(dtype).device(device()));
 }
 
 at::Tensor wide(const at::Tensor& t) { return t.scalar_type() == at::kBFloat16 ? t.to(at::kFloat) : t; }
@@ -79,7 +90,8 @@ class Checks {
  private:
   void expect(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
     const bool same =
-        got.sizes() == expected.sizes() && got.scalar_type() == expected.scalar_type() &&
+        got.device() == device() && got.sizes() == expected.sizes() &&
+        got.scalar_type() == expected.scalar_type() &&
         std::memcmp(got.contiguous().data_ptr(), expected.contiguous().data_ptr(), got.nbytes()) == 0;
     if (!same)
       throw ValueError("{} over group {} differs on member {} of {}", what, group_.name(), me_, size_);
@@ -98,7 +110,7 @@ class Checks {
     std::vector<at::Tensor> outs, ins, expected;
     for (const Case& c : cases()) {
       expected.push_back(tensor_of(99, c.shape, c.from));
-      outs.push_back(at::zeros(c.shape, c.from));
+      outs.push_back(zeros_of(c.shape, c.from));
       // Every other one is in place.
       const bool in_place = outs.size() % 2 == 0;
       if (in_place) my_rows(outs.back()).copy_(my_rows(expected.back()));
@@ -113,7 +125,7 @@ class Checks {
     std::vector<at::Tensor> outs, ins, expected;
     for (const Case& c : cases()) {
       ins.push_back(tensor_of(me_, c.shape, c.from));
-      outs.push_back(at::full({my_rows(ins.back()).sizes()}, 3, c.to));
+      outs.push_back(at::full(my_rows(ins.back()).sizes(), 3, ins.back().options().dtype(c.to)));
       const at::Tensor sum = my_rows(sum_in_order(size_, c.shape, c.from));
       expected.push_back(accumulate ? outs.back().clone().add_(sum) : sum.to(c.to));
     }
@@ -142,7 +154,7 @@ class Checks {
       group_.broadcast(t, root);
       expect(t, tensor_of(root, c.shape, c.from), "broadcast");
       const at::Tensor whole = tensor_of(98, c.shape, c.from);
-      const at::Tensor out = me_ == root ? at::zeros(c.shape, c.from) : at::Tensor();
+      const at::Tensor out = me_ == root ? zeros_of(c.shape, c.from) : at::Tensor();
       group_.gather(out, my_rows(whole).clone(), whole.size(0), root);
       if (me_ == root) expect(out, whole, "gather");
     }
@@ -192,6 +204,10 @@ int run(int argc, char** argv) {
                                                    .dp_shard = -1,
                                                    .tp = number("TEST_TP", 1),
                                                    .world_size = launch.world_size});
+  if (env("TEST_DEVICE") == "neuron") {
+    take_neuron_device("emulator", launch.rank, launch.rank,
+                       launch.world_size);  // all nodes are this machine
+  }
   World world(launch, dims, timeout);
   if (mode == "meet") return 0;
   if (mode == "check") {

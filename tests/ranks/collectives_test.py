@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 import threading
 import time
 import unittest
@@ -40,6 +41,13 @@ class Collectives(unittest.TestCase):
         shared, gloo = self.check(3)[0]["all"], self.check(3, nodes=3)[0]["all"]
         self.assertEqual((shared[1], gloo[1]), ("shared", "gloo"))
         self.assertEqual(shared[2], gloo[2])
+
+    def test_tensors_of_the_neuron_device_give_the_bits_of_the_cpu(self):
+        for nodes in (1, 3):
+            with tempfile.TemporaryDirectory() as machine:
+                found = self.check(3, nodes=nodes, TEST_DEVICE="neuron", TITAN_NEURON_STATE_DIR=machine,
+                                   TORCH_NEURONX_NEFF_DISABLE_CACHE=1)
+            self.assertEqual(found[0]["all"][2], self.check(3)[0]["all"][2])
 
     def test_two_launchers_share_memory_within_and_use_gloo_across(self):
         for groups_of in self.check(4, nodes=2, TEST_REPLICATE=2).values():

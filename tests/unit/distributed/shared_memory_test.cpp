@@ -15,8 +15,10 @@
 #include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tests/unit/distributed/thread_ranks.h"
+#include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 #include "titan/distributed/available_memory.h"
 #include "titan/distributed/shared_memory_backend.h"
@@ -207,6 +209,26 @@ TEST_CASE("the c10d backend carries out c10d's collectives") {
     backend->gather(gathered, ins)->wait();
     if (rank == 0) CHECK(gathered[0][1].equal(at::full({3}, 2.0)));
     backend->barrier()->wait();
+  });
+}
+
+TEST_CASE("a process group hands the tensors of a device to the c10d backend") {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  tests::run_ranks(2, [&](int64_t rank) {
+    constexpr auto kType = c10d::ProcessGroup::BackendType::CUSTOM;
+    const auto group = c10::make_intrusive<c10d::ProcessGroup>(store, static_cast<int>(rank), 2);
+    group->setBackend(tests::test_device().type(), kType,
+                      make_shared_memory_backend(*store, static_cast<int>(rank), 2, plain(rank)));
+    group->setDefaultBackend(kType);
+    std::vector<at::Tensor> tensors = {at::full({3}, static_cast<double>(rank + 1))};
+    group->allreduce(tensors)->wait();
+    CHECK(tensors[0].equal(at::full({3}, 3.0)));
+    at::Tensor in = at::full({2}, static_cast<double>(rank + 1)), out = at::empty({4});
+    group->all_gather_single(out, in)->wait();
+    CHECK(out.narrow(0, 2, 2).equal(at::full({2}, 2.0)));
+    at::Tensor part = at::empty({2});
+    group->reduce_scatter_single(part, out)->wait();
+    CHECK(part.equal(at::full({2}, rank == 0 ? 2.0 : 4.0)));
   });
 }
 

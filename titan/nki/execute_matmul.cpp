@@ -38,7 +38,8 @@ float round_to_tfloat32(float value) {
 }
 
 /// An operand in float32 as PackedGemm takes it: [K, F], or [K, 2, F] with a depth of 2 K.
-float* pack_operand(const Tensor& tensor, bool double_row, int64_t panel, Workspace& workspace) {
+float* pack_operand(const Tensor& tensor, bool double_row, int64_t panel, const GemmKernel& kernel,
+                    Workspace& workspace) {
   const Rows rows(tensor);
   const int64_t per_partition = double_row ? 2 : 1;
   const int64_t depth = rows.partitions() * per_partition, width = rows.count() / per_partition;
@@ -46,18 +47,23 @@ float* pack_operand(const Tensor& tensor, bool double_row, int64_t panel, Worksp
   float* const packed = workspace.floats(static_cast<size_t>(panels * panel * depth));
   thread_local std::vector<float> row;
   row.resize(static_cast<size_t>(rows.count()));
-  for (int64_t k = 0; k < depth; ++k) {
-    if (k % per_partition == 0) {
-      rows.read(k / per_partition, row.data());
-      if (tensor.dtype() == Dtype::tfloat32) {
-        for (float& value : row) value = round_to_tfloat32(value);
-      }
+  for (int64_t p = 0; p < rows.partitions(); ++p) {
+    const bool half = tensor.dtype() == Dtype::bfloat16;
+    if (const std::byte* bits = half ? rows.contiguous_read(p) : nullptr) {
+      kernel.pack_bfloat16(reinterpret_cast<const uint16_t*>(bits), width, packed + p * panel, panel, depth);
+      continue;
     }
-    const float* const from = row.data() + k % per_partition * width;
-    for (int64_t first = 0; first < width; first += panel) {
-      const int64_t count = std::min(panel, width - first);
-      std::memcpy(packed + first * depth + k * panel, from + first,
-                  static_cast<size_t>(count) * sizeof(float));
+    rows.read(p, row.data());
+    if (tensor.dtype() == Dtype::tfloat32) {
+      for (float& value : row) value = round_to_tfloat32(value);
+    }
+    for (int64_t k = p * per_partition; k < (p + 1) * per_partition; ++k) {
+      const float* const from = row.data() + k % per_partition * width;
+      for (int64_t first = 0; first < width; first += panel) {
+        const int64_t count = std::min(panel, width - first);
+        std::memcpy(packed + first * depth + k * panel, from + first,
+                    static_cast<size_t>(count) * sizeof(float));
+      }
     }
   }
   return packed;
@@ -142,9 +148,8 @@ class PsumTile {
 };
 
 /// Whether to add to what is there; prepares the places that are then written for the first time.
-bool prepare_accumulation(const Instruction& instruction, PsumTile& tile) {
+bool prepare_accumulation(const Instruction& instruction, PsumTile& tile, PsumTile::Sums sums) {
   const std::optional<bool> wish = std::get<Matmul>(instruction.attributes).accumulate;
-  const PsumTile::Sums sums = tile.sums();
   if (wish.has_value()) {
     if (*wish && sums != PsumTile::Sums::everywhere) {
       fail_matmul(instruction, "nc_matmul.accumulate-untouched",
@@ -165,18 +170,20 @@ void multiply(const Instruction& instruction) {
   thread_local Workspace left, right, result;
   const Tensor &dst = instruction.dst, &stationary = instruction.sources[0];
   PackedGemm gemm{};
-  gemm.a = pack_operand(stationary, double_row, kernel.panel_rows, left);
-  gemm.b = pack_operand(instruction.sources[1], double_row, kernel.panel_cols, right);
+  gemm.a = pack_operand(stationary, double_row, kernel.panel_rows, kernel, left);
+  gemm.b = pack_operand(instruction.sources[1], double_row, kernel.panel_cols, kernel, right);
   gemm.rows = dst.partitions();
   gemm.cols = dst.free_size();
   gemm.depth = stationary.partitions() * (double_row ? 2 : 1);
 
   PsumTile tile(dst);
-  gemm.accumulate = prepare_accumulation(instruction, tile);
+  const PsumTile::Sums sums = tile.sums();
+  gemm.accumulate = prepare_accumulation(instruction, tile, sums);
   const Rows rows(dst);
   std::byte* const in_place = dst.dtype() == Dtype::float32 ? rows.contiguous_write(0) : nullptr;
   if (in_place != nullptr) {
-    for (int64_t m = 1; m < gemm.rows; ++m) rows.contiguous_write(m);  // marks them
+    // Marks the rows; where sums were, all is marked.
+    for (int64_t m = 1; sums != PsumTile::Sums::everywhere && m < gemm.rows; ++m) rows.contiguous_write(m);
     gemm.c = reinterpret_cast<float*>(in_place);
     ChipMemory& psum = *dst.allocation()->memory;
     gemm.c_row = (psum.at(1, 0) - psum.at(0, 0)) / static_cast<int64_t>(sizeof(float));
@@ -188,7 +195,7 @@ void multiply(const Instruction& instruction) {
     kernel.run(gemm);
     for (int64_t m = 0; m < gemm.rows; ++m) rows.write(m, gemm.c + m * gemm.c_row);
   }
-  tile.mark();
+  if (sums != PsumTile::Sums::everywhere) tile.mark();
 }
 
 /// Which row of stationary each column of the result is: moving has one 1 a column.

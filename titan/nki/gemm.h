@@ -23,6 +23,9 @@ struct PackedGemm {
 struct GemmKernel {
   int64_t panel_rows, panel_cols;
   void (*run)(const PackedGemm& gemm);
+  /// Widens one row of bfloat16 into panels of `panel` (one of the two above): to[0 .. panel - 1], then
+  /// `depth` panels further.
+  void (*pack_bfloat16)(const uint16_t* from, int64_t count, float* to, int64_t panel, int64_t depth);
 };
 
 /// "baseline", "avx2" or "avx512"; ValueError for one that this machine does not have.

@@ -8,15 +8,19 @@ namespace {
 /// Calls `visit(word, mask)` for the words that hold bits begin .. begin + count - 1 until it gives false.
 template <class Visit>
 bool each_word(int64_t begin, int64_t count, Visit visit) {
+  if (count <= 0) return true;
+  constexpr uint64_t kAll = ~uint64_t{0};
   const int64_t end = begin + count;
-  while (begin < end) {
-    const int64_t word = begin / 64, first = begin % 64;
-    const int64_t bits = end - begin < 64 - first ? end - begin : 64 - first;
-    const uint64_t mask = (bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1) << first;
-    if (!visit(static_cast<size_t>(word), mask)) return false;
-    begin += bits;
+  auto word = static_cast<size_t>(begin / 64);
+  const auto last = static_cast<size_t>(end / 64);
+  const uint64_t head = kAll << (begin % 64), tail = ~(kAll << (end % 64));
+  if (word == last) return visit(word, head & tail);
+  if (!visit(word, head)) return false;
+  // Most words are whole, which leaves nothing to compute for their mask.
+  for (++word; word < last; ++word) {
+    if (!visit(word, kAll)) return false;
   }
-  return true;
+  return tail == 0 || visit(last, tail);
 }
 
 // Relaxed: barriers of the kernel order the cores' reads and writes; here only words must not tear.

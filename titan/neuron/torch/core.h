@@ -26,7 +26,7 @@ struct Core {
   Timeline timeline;
   std::atomic<const char*> phase = "start";  ///< what the process does, for who holds memory
   std::atomic<double> link_seconds = 0;
-  std::atomic<int64_t> fallbacks = 0;  ///< calls of operators
+  std::atomic<int64_t> operator_calls = 0;  ///< carried out by CPU kernels
 };
 
 /// Takes a core for this process. ConfigError and ValueError as the parts throw them.

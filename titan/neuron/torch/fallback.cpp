@@ -38,6 +38,7 @@ class CpuCall {
       : facts_(facts), op_(op), stack_(stack), begin_(stack.size() - facts.arguments.size()) {}
 
   void run() {
+    core().operator_calls.fetch_add(1, std::memory_order_relaxed);
     for (size_t i = 0; i < facts_.arguments.size(); ++i) enter(i);
     if (outside_.defined() && !arguments_.empty()) refuse_mixture();
     {

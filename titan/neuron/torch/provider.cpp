@@ -121,6 +121,7 @@ int64_t statistics(DeviceStatistic* out, int64_t capacity) {
   std::vector<DeviceStatistic> all = memory_statistics();
   add_compilations(all);
   add_simulated_time(all);
+  all.push_back({"operator_calls", static_cast<double>(core().operator_calls)});
   const auto count = static_cast<int64_t>(all.size());
   std::copy_n(all.begin(), std::min(count, capacity), out);
   return count;

@@ -124,6 +124,13 @@ TEST_CASE("the counts of the cache belong together") {
   CHECK(device_count("memory_usage_bytes") > 0);
 }
 
+TEST_CASE("every call of an operator is counted, also one that compiled before") {
+  const at::Tensor a = make(kOddRows);
+  const int64_t before = counted("operator_calls");
+  for (int i = 0; i < 3; ++i) a.sinh();
+  CHECK(counted("operator_calls") == before + 3);
+}
+
 TEST_CASE("a second process with the same cache compiles nothing") {
   train(neuron());
   CHECK(compiled_by([] { train(neuron()); }) == 0);

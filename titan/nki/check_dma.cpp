@@ -6,7 +6,7 @@ namespace titan::nki {
 
 namespace {
 
-using Kind = Tensor::Indirection::Kind;
+using IndirectionKind = Tensor::Indirection::Kind;
 
 /// DMA reaches HBM and SBUF.
 void check_dma_memory(const Checked& checked) {
@@ -19,7 +19,7 @@ void check_dma_memory(const Checked& checked) {
 
 void check_dma_dst(const Checked& checked) {
   // Rows with an index each have no stride of their own.
-  size_t first = checked.dst().indirection().kind == Kind::vector ? 1 : 0;
+  size_t first = checked.dst().indirection().kind == IndirectionKind::vector ? 1 : 0;
   for (; first < checked.dst().dims().size(); ++first) {
     const Dim& dim = checked.dst().dims()[first];
     checked.require(dim.count == 1 || dim.stride != 0, "repeated-dst",
@@ -36,7 +36,7 @@ void check_counts(const Checked& checked, const Tensor& src) {
 void check_one_indirection(const Checked& checked) {
   int64_t found = 0;
   for (const NamedOperand& operand : named_operands(checked.instruction)) {
-    found += operand.tensor->indirection().kind == Kind::vector ? 1 : 0;
+    found += operand.tensor->indirection().kind == IndirectionKind::vector ? 1 : 0;
   }
   checked.require(found <= 1, "vector-offsets", "{} operands have a vector offset, a DMA takes one", found);
 }
@@ -71,7 +71,7 @@ void check_rules(const Checked& checked, const DmaTranspose& transpose) {
   checked.require(dst.shape() == expected, "dst-shape",
                   "dst must have src's sizes in the order of axes, got {} from {}", shape_text(dst),
                   shape_text(src));
-  checked.require(dst.indirection().kind == Kind::none, "indirect-dst",
+  checked.require(dst.indirection().kind == IndirectionKind::none, "indirect-dst",
                   "dst has an offset that is known at run time, which only src may have");
 }
 
@@ -84,7 +84,7 @@ void check_rules(const Checked& checked, const DmaCompute& compute) {
   checked.require(compute.reduce == Operation::add, "reduce-op", "reduces by add only, got {}",
                   operation_name(compute.reduce));
   for (const Tensor& source : sources) check_counts(checked, source);
-  const bool scatters = checked.dst().indirection().kind == Kind::vector;
+  const bool scatters = checked.dst().indirection().kind == IndirectionKind::vector;
   checked.require(!scatters || compute.unique_indices, "unique-indices",
                   "adds into rows by vector offset need unique_indices: two writes to one row would race");
 }
@@ -116,7 +116,7 @@ void check_rules(const Checked& checked, const CoreBarrier&) {
 }
 
 void check_rules(const Checked& checked, const DevicePrint&) {
-  checked.require(checked.source(0).indirection().kind != Kind::vector, "vector-offset",
+  checked.require(checked.source(0).indirection().kind != IndirectionKind::vector, "vector-offset",
                   "the tensor has a vector offset, which only DMA takes: gather by dma_copy");
 }
 

@@ -41,8 +41,9 @@ void check_matmul_dtypes(const Checked& checked, const Matmul& matmul) {
                   "float32 goes with float32 only, got {} and {}: copy one of them by tensor_copy",
                   dtype_name(stationary), dtype_name(moving));
   if (matmul.is_transpose) {
-    checked.require(dst == stationary || dst == moving, "transpose-dtype",
-                    "a transpose moves bits: dst must be {}, got {}", dtype_name(moving), dtype_name(dst));
+    checked.require(dst == stationary, "transpose-dtype",
+                    "a transpose moves stationary's bits: dst must be {}, got {}", dtype_name(stationary),
+                    dtype_name(dst));
     return;
   }
   const bool halves = dst == Dtype::bfloat16 && checked.options.generation >= Generation::trn3;

@@ -7,31 +7,26 @@ namespace titan::nki {
 
 namespace {
 
-/// offset + sum of i * step for each element of a partition.
-std::vector<int64_t> pattern_numbers(const std::vector<std::pair<int64_t, int64_t>>& pattern,
+/// offset + sum of i * step for each element of a partition; the rules keep them within 32 bits.
+std::vector<int32_t> pattern_numbers(const std::vector<std::pair<int64_t, int64_t>>& pattern,
                                      int64_t offset) {
-  std::vector<int64_t> numbers = {offset};
+  std::vector<int32_t> numbers = {static_cast<int32_t>(offset)};
   for (const auto& [step, count] : pattern) {
-    std::vector<int64_t> finer;
+    std::vector<int32_t> finer;
     finer.reserve(numbers.size() * static_cast<size_t>(count));
-    for (const int64_t number : numbers) {
-      for (int64_t i = 0; i < count; ++i) finer.push_back(number + i * step);
+    for (const int32_t number : numbers) {
+      for (int64_t i = 0; i < count; ++i) finer.push_back(static_cast<int32_t>(number + i * step));
     }
     numbers = std::move(finer);
   }
   return numbers;
 }
 
-/// Whether `number` op 0.
-bool compares_to_zero(Operation op, int64_t number) {
-  return apply(op, static_cast<int32_t>(number), int32_t{0}) != 0;
-}
-
 }  // namespace
 
 void run_iota(const Instruction& instruction) {
   const auto& op = std::get<Iota>(instruction.attributes);
-  const std::vector<int64_t> numbers = pattern_numbers(op.pattern, op.offset);
+  const std::vector<int32_t> numbers = pattern_numbers(op.pattern, op.offset);
   const Dtype dtype = instruction.dst.dtype();
   const auto count = static_cast<int64_t>(numbers.size());
   if (dtype == Dtype::int32 || dtype == Dtype::uint32) {
@@ -47,8 +42,9 @@ void run_iota(const Instruction& instruction) {
   }
   FloatResults dst(instruction.dst);
   for (int64_t p = 0; p < dst.partitions(); ++p) {
+    const auto first = static_cast<int32_t>(p * op.channel_multiplier);
     for (int64_t i = 0; i < count; ++i) {
-      dst.row()[i] = static_cast<float>(numbers[static_cast<size_t>(i)] + p * op.channel_multiplier);
+      dst.row()[i] = static_cast<float>(numbers[static_cast<size_t>(i)] + first);
     }
     dst.write(p);
   }
@@ -56,16 +52,22 @@ void run_iota(const Instruction& instruction) {
 
 void run_affine_select(const Instruction& instruction) {
   const auto& op = std::get<AffineSelect>(instruction.attributes);
-  const std::vector<int64_t> numbers = pattern_numbers(op.pattern, op.offset);
+  const std::vector<int32_t> numbers = pattern_numbers(op.pattern, op.offset);
   const auto on_false = static_cast<float>(op.on_false);
   FloatRows tile(instruction.sources[0]);
   FloatResults dst(instruction.dst);
+  const int64_t count = dst.count();
+  std::vector<float> keeps(static_cast<size_t>(count));
   for (int64_t p = 0; p < dst.partitions(); ++p) {
     const float* from = tile.at(p);
-    for (int64_t i = 0; i < dst.count(); ++i) {
-      const int64_t number = numbers[static_cast<size_t>(i)] + p * op.channel_multiplier;
-      dst.row()[i] = compares_to_zero(op.compare, number) ? from[i] : on_false;
+    const auto first = static_cast<int32_t>(p * op.channel_multiplier);
+    // float32 rounds large numbers, but never to 0 or past it.
+    for (int64_t i = 0; i < count; ++i) {
+      keeps[static_cast<size_t>(i)] = static_cast<float>(numbers[static_cast<size_t>(i)] + first);
     }
+    apply(op.compare, Elements(static_cast<const float*>(keeps.data())), 0.0F, keeps.data(), count);
+    for (int64_t i = 0; i < count; ++i)
+      dst.row()[i] = keeps[static_cast<size_t>(i)] != 0 ? from[i] : on_false;
     dst.write(p);
   }
 }

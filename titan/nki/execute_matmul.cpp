@@ -168,7 +168,8 @@ void multiply(const Instruction& instruction) {
   const bool double_row = std::get<Matmul>(instruction.attributes).perf_mode == MatmulPerfMode::double_row;
   const GemmKernel& kernel = gemm_kernel();
   thread_local Workspace left, right, result;
-  const Tensor &dst = instruction.dst, &stationary = instruction.sources[0];
+  const Tensor dst = resolved(instruction.dst);
+  const Tensor& stationary = instruction.sources[0];
   PackedGemm gemm{};
   gemm.a = pack_operand(stationary, double_row, kernel.panel_rows, kernel, left);
   gemm.b = pack_operand(instruction.sources[1], double_row, kernel.panel_cols, kernel, right);

@@ -138,6 +138,22 @@ TEST_CASE("nc_matmul: groups in several banks, and partly overlapping ones, are 
   });
 }
 
+TEST_CASE("nc_matmul: a bank picked by a register keeps its own sums") {
+  on_core([] {
+    const Pair a(16, 8, 512, 1), b(16, 8, 512, 2);
+    Tensor banks = nl::ndarray({8, 2, 512}, Dtype::float32, nl::psum);
+    for (const int64_t bank : {0, 1, 1}) {
+      const Register number(bank);
+      const Tensor& moving = bank == 0 ? a.moving : b.moving;
+      nisa::nc_matmul(
+          banks.ap({.pattern = {{1024, 8}, {1, 512}}, .scalar_register = &number, .indirect_dim = 1}),
+          bank == 0 ? a.stationary : b.stationary, moving);
+    }
+    CHECK(bring(banks(all, 0)) == a.expected());
+    CHECK(bring(banks(all, 1)) == sum(b.expected(), b.expected()));
+  });
+}
+
 TEST_CASE("nc_matmul: a tensor made at an address in use starts afresh, and one freed does too") {
   on_core([] {
     const Pair a(16, 8, 32, 1), b(16, 8, 32, 2);

@@ -35,7 +35,7 @@ void receive_bits(const Instruction& instruction, const std::vector<std::byte>& 
   for (int64_t p = 0; p < rows.partitions(); ++p) rows.write_bits(p, bits.data() + p * row_bytes);
 }
 
-bool fits(const Tensor& source, const Tensor& dst) {
+bool is_received_as(const Tensor& source, const Tensor& dst) {
   return source.shape() == dst.shape() && source.dtype() == dst.dtype();
 }
 
@@ -107,7 +107,7 @@ void Rendezvous::check_meeting(int64_t core, const Instruction& mine, const Inst
   else if (here.send_to != 1 - core || here.receive_from != 1 - core || there.send_to != core ||
            there.receive_from != core)
     reason = "each core must send to the other one, and receive from it";
-  else if (!fits(mine.sources[0], other.dst) || !fits(other.sources[0], mine.dst))
+  else if (!is_received_as(mine.sources[0], other.dst) || !is_received_as(other.sources[0], mine.dst))
     reason = "what one core sends and what the other one receives differ in shape or dtype";
   else
     return;

@@ -93,7 +93,7 @@ double seconds_on_engine(const Instruction& instruction, Generation generation) 
 }
 
 /// Rows that a DMA's work can be divided by.
-int64_t dma_rows(const Instruction& instruction) {
+int64_t divisible_rows(const Instruction& instruction) {
   if (is_on_chip(instruction.dst.buffer())) return instruction.dst.partitions();
   const Tensor& source = instruction.sources[0];
   if (is_on_chip(source.buffer())) return source.partitions();
@@ -157,7 +157,7 @@ class CoreClock {
 
   void run_dma(double ready) {
     const Instruction& instruction = current();
-    const int64_t parts = std::clamp<int64_t>(dma_rows(instruction), 1, kDmaQueues);
+    const int64_t parts = std::clamp<int64_t>(divisible_rows(instruction), 1, kDmaQueues);
     const bool is_transpose = std::holds_alternative<DmaTranspose>(instruction.attributes);
     const double rate = dma_queue_rate(generation_) * (is_transpose ? 0.5 : 1);
     const double duration = static_cast<double>(dma_bytes(instruction)) / static_cast<double>(parts) / rate;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "tests/unit/nki/hand_made.h"
 #include "titan/base/json.h"
@@ -12,7 +13,9 @@ namespace {
 
 using namespace titan::nki::testing;
 using enum Dtype;
-using doctest::Approx;
+
+/// Microseconds, relative.
+doctest::Approx about(double time) { return doctest::Approx(time).epsilon(1e-9).scale(0); }
 
 KernelRun small_run() {
   const Tensor data = hbm(128, 960, float32);
@@ -20,7 +23,9 @@ KernelRun small_run() {
   const std::vector<Instruction> program = {make(Engine::dma, a, {data}, DmaCopy{}),
                                             make(Engine::vector, b, {a}, TensorCopy{}),
                                             make(Engine::gpsimd, {}, {data}, CoreBarrier{})};
-  KernelRun run = run_of({program, program});
+  std::vector<Instruction> later = program;  // core 0 waits at the barrier for another load of core 1
+  later.insert(later.begin() + 2, make(Engine::dma, sbuf(128, 960, float32, {0, 16384}), {data}, DmaCopy{}));
+  KernelRun run = run_of({program, later});
   run.cores[0].peak_sbuf_bytes = 12032;
   run.cores[1].peak_psum_bytes = 2048;
   return run;
@@ -32,6 +37,7 @@ TEST_CASE("the trace is JSON with a process per core, a thread per engine and qu
   const Json trace = Json::parse(chrome_trace(run, prediction), "trace");
   std::map<std::pair<int64_t, int64_t>, std::string> threads;
   std::map<int64_t, std::string> processes;
+  std::set<std::pair<int64_t, int64_t>> queues;
   int64_t spans = 0;
   for (const Json& event : trace["traceEvents"].elements()) {
     const int64_t process = event["pid"].as_int(), thread = event["tid"].as_int();
@@ -47,12 +53,13 @@ TEST_CASE("the trace is JSON with a process per core, a thread per engine and qu
     const std::string& where = threads[{process, thread}];
     if (name == "dma_copy") {
       CHECK(where.starts_with("dma queue "));
+      queues.insert({process, thread});
       CHECK(event["args"]["bytes"].as_int() == 128 * 3840);
       CHECK(event["args"]["cycles"].as_double() == 0);
     } else if (name == "tensor_copy") {
       CHECK(where == "vector");
-      CHECK(event["dur"].as_double() == Approx(1));
-      CHECK(event["ts"].as_double() == Approx(1e6 * prediction.cores[0].spans[16].begin));
+      CHECK(event["dur"].as_double() == about(1));
+      CHECK(event["ts"].as_double() == about(1e6 * prediction.cores[0].spans[16].begin));
       CHECK(event["args"]["cycles"].as_double() == 960);
       CHECK(event["args"]["instruction"].as_string().find("sbuf[128, 960] float32") != std::string::npos);
       CHECK(event["args"]["line"].as_string().find("hand_made.h:") != std::string::npos);
@@ -62,7 +69,8 @@ TEST_CASE("the trace is JSON with a process per core, a thread per engine and qu
     }
   }
   CHECK(processes == std::map<int64_t, std::string>{{0, "NeuronCore 0"}, {1, "NeuronCore 1"}});
-  CHECK(spans == 2 * (16 + 1 + 1));
+  CHECK(spans == 3 * 16 + 2 * (1 + 1));
+  CHECK(queues.size() == 2 * 16);
 }
 
 TEST_CASE("spans of one thread do not overlap") {

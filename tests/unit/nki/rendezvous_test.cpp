@@ -135,6 +135,7 @@ TEST_CASE("cores that wait for different things are told apart") {
       std::tie(rule, text) = error_on_two(barrier_and_swap, mode);
       CHECK(rule == "lnc.barrier-mismatch");
       CHECK(has(text, "core 1 is at sendrecv("));
+      CHECK(has(text, "one core waits at a barrier"));
 
       std::tie(rule, text) = error_on_two([](int64_t core) { swap(filled(1), filled(2), core); }, mode);
       CHECK(rule == "lnc.sendrecv-mismatch");

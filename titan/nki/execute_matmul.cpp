@@ -81,13 +81,13 @@ class PsumTile {
     const int64_t item = itemsize(dst.dtype());
     add_runs(dst, 1, dst.offset() * item, item);
     const int64_t bytes = allocation_.num_partitions * allocation_.partition_bytes;
-    fresh_ = allocation_.accumulated == nullptr;
-    if (fresh_) allocation_.accumulated = std::make_unique<WrittenBits>(bytes);
+    fresh_ = allocation_.sums == nullptr;
+    if (fresh_) allocation_.sums = std::make_unique<WrittenBits>(bytes);
   }
 
   Sums sums() const {
     if (fresh_) return Sums::nowhere;
-    const WrittenBits& bits = *allocation_.accumulated;
+    const WrittenBits& bits = *allocation_.sums;
     bool all_of_them = true, any_of_them = false;
     for_each_run([&](int64_t bit, int64_t, Run run) {
       all_of_them = all_of_them && bits.covers(bit, run.count);
@@ -101,9 +101,9 @@ class PsumTile {
   void clear_others() {
     ChipMemory& psum = *allocation_.memory;
     for_each_run([&](int64_t bit, int64_t partition, Run run) {
-      if (allocation_.accumulated->covers(bit, run.count)) return;
+      if (allocation_.sums->covers(bit, run.count)) return;
       for (int64_t i = 0; i < run.count; ++i) {
-        if (allocation_.accumulated->covers(bit + i, 1)) continue;
+        if (allocation_.sums->covers(bit + i, 1)) continue;
         const int64_t byte = allocation_.byte_offset + run.byte + i;
         *psum.at(allocation_.first_partition + partition, byte) = std::byte{0};
         psum.written().mark(psum.bit(allocation_.first_partition + partition, byte), 1);
@@ -112,7 +112,7 @@ class PsumTile {
   }
 
   void mark() {
-    for_each_run([&](int64_t bit, int64_t, Run run) { allocation_.accumulated->mark(bit, run.count); });
+    for_each_run([&](int64_t bit, int64_t, Run run) { allocation_.sums->mark(bit, run.count); });
   }
 
  private:
@@ -229,11 +229,6 @@ std::vector<int64_t> permutation_of(const Instruction& instruction, const Tensor
 /// Moves stationary's bits: NaNs and infinities too.
 void transpose_by_matmul(const Instruction& instruction) {
   const Tensor &dst = instruction.dst, &stationary = instruction.sources[0];
-  if (dst.dtype() != stationary.dtype()) {
-    fail_matmul(
-        instruction, "nc_matmul.transpose-dtype",
-        format("a transpose moves stationary's bits: dst must be {}", dtype_name(stationary.dtype())));
-  }
   if (std::get<Matmul>(instruction.attributes).accumulate.value_or(false)) {
     fail_matmul(instruction, "nc_matmul.transpose-accumulate",
                 "a transpose overwrites; accumulate cannot be true");

@@ -117,6 +117,9 @@ struct Allocation {
   /// PSUM at an explicit address: what was written through this tensor, whose first write overwrites what
   /// another tensor accumulated there. A bit a byte, partition by partition.
   std::unique_ptr<WrittenBits> accumulated;
+  /// PSUM, once a matmul has written: the places that hold its sums, to which the next one adds. Counted as
+  /// in `accumulated`.
+  std::unique_ptr<WrittenBits> sums;
 
   Allocation() = default;
   Allocation(const Allocation&) = delete;

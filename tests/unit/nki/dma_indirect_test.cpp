@@ -115,6 +115,14 @@ TEST_CASE("dma_copy: an index out of bounds is an error that names index, limit 
     Tensor tile = nl::ndarray({2, kWidth}, Dtype::float32);
     nisa::dma_copy(tile, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_register = &five}));
   });
+  const Broken on_chip = broken([&] {
+    const Register two(2);
+    Tensor tile = nl::ndarray({4, 2, 8}, Dtype::float32), out = nl::ndarray({4, 8}, Dtype::float32);
+    nisa::memset(tile, 0);
+    nisa::memset(out, 0);  // lies where index 2 would be
+    nisa::dma_copy(out, tile.ap({.pattern = {{16, 4}, {1, 8}}, .scalar_register = &two, .indirect_dim = 1}));
+  });
+  CHECK(on_chip.rule == "dma.out-of-bounds");
   CHECK(scalar.rule == "dma.out-of-bounds");
   CHECK(scalar.says("index 5 is not within 0 .. 4"));
 }

@@ -179,6 +179,11 @@ TEST_CASE("nc_matmul: what other engines wrote is overwritten first, and is no s
     nisa::memset(acc, 5);
     nisa::nc_matmul(acc, a.stationary, a.moving);
     CHECK(bring(acc) == a.expected());
+    Tensor placed =
+        nl::ndarray({8, 32}, Dtype::float32, {.buffer = nl::psum, .address = nl::Address{0, 4096}});
+    nisa::memset(placed, 5);
+    nisa::nc_matmul(placed, a.stationary, a.moving);
+    CHECK(bring(placed) == a.expected());
   });
   const auto accumulate_on = [](bool fill, int64_t written) {
     return broken([&] {
@@ -219,6 +224,13 @@ TEST_CASE("nc_matmul: tfloat32 operands are rounded to 10 bits, float32 ones are
       const std::vector<float> exact = {above, tie, odd_tie, INFINITY};
       const std::vector<float> rounded = {1.0F + 0x1p-10F, 1.0F, 1.0F + 0x1p-9F, INFINITY};
       CHECK(bring(acc) == (dtype == Dtype::float32 ? exact : rounded));
+      const Tensor full = host({1, 1}, dtype, {0});  // a NaN that rounding would carry into the sign
+      const uint32_t nan = 0x7fffffffU;
+      std::memcpy(full.allocation()->data, &nan, sizeof nan);
+      Tensor tile = nl::ndarray({1, 1}, dtype);
+      nisa::dma_copy(tile, full);
+      nisa::nc_matmul(acc(all, ds(0, 1)), one, tile, {.accumulate = false});
+      CHECK(std::isnan(bring(acc)[0]));
     });
   }
 }

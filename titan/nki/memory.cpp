@@ -81,9 +81,10 @@ void ChipMemory::claim(int64_t first, int64_t count, int64_t byte, int64_t bytes
   if (first < 0 || first > kPartitions - count || byte < 0 || byte > partition_bytes_ - bytes) {
     throw KernelError(
         "memory.address",
-        format("{} at partitions {} .. {}, bytes {} .. {} leaves {} of {} partitions and {} bytes",
-               name.empty() ? "a tensor" : name, first, first + count - 1, byte, byte + bytes - 1,
-               buffer_name(buffer_), kPartitions, with_commas(partition_bytes_)));
+        format(
+            "{} of {} partitions and {} bytes at partition {}, byte {} leaves {} of {} partitions, {} bytes",
+            name.empty() ? "a tensor" : name, count, with_commas(bytes), first, byte, buffer_name(buffer_),
+            kPartitions, with_commas(partition_bytes_)));
   }
   add({first, count, byte, byte + bytes, name});
 }

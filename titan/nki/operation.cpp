@@ -101,9 +101,9 @@ decltype(auto) with_function(Operation operation, Visit visit) {
     case Operation::divide:
       return visit([](F a, F b) { return a / b; });
     case Operation::maximum:
-      return visit(maximum_of);
+      return visit([](F a, F b) { return maximum_of(a, b); });
     case Operation::minimum:
-      return visit(minimum_of);
+      return visit([](F a, F b) { return minimum_of(a, b); });
     case Operation::power:
       return visit([](F a, F b) { return std::pow(a, b); });
     case Operation::mod:

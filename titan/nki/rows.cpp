@@ -163,6 +163,10 @@ void Rows::check_written(int64_t partition) const {
   if (allocation_->memory->written().covers(bit + lowest_, span_)) return;
   int64_t element = 0;
   each_written_run(partition, false, [&](const WrittenBits& bits, int64_t begin, int64_t bytes) {
+    if (bits.covers(begin, bytes)) {
+      element += bytes / item_;
+      return true;
+    }
     for (int64_t done = 0; done < bytes; done += item_, ++element) {
       if (bits.covers(begin + done, item_)) continue;
       throw KernelError("memory.unwritten",

@@ -6,6 +6,7 @@
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/gemm.h"
 #include "titan/nki/memory.h"
+#include "titan/nki/psum_tile.h"
 #include "titan/nki/rows.h"
 
 namespace titan::nki {
@@ -68,84 +69,6 @@ float* pack_operand(const Tensor& tensor, bool double_row, int64_t panel, const 
   }
   return packed;
 }
-
-/// Where a matmul writes: runs of bytes, alike in every partition, and which of them a matmul has written
-/// since the tensor was made. This belongs to the tensor and not to the memory: a tensor made at an address
-/// that is in use starts afresh, and what other engines wrote is no sum.
-class PsumTile {
- public:
-  enum class Sums : uint8_t { nowhere, somewhere, everywhere };
-
-  explicit PsumTile(const Tensor& dst)
-      : allocation_(*dst.allocation()), first_(dst.partition_offset()), partitions_(dst.partitions()) {
-    const int64_t item = itemsize(dst.dtype());
-    add_runs(dst, 1, dst.offset() * item, item);
-    const int64_t bytes = allocation_.num_partitions * allocation_.partition_bytes;
-    fresh_ = allocation_.sums == nullptr;
-    if (fresh_) allocation_.sums = std::make_unique<WrittenBits>(bytes);
-  }
-
-  Sums sums() const {
-    if (fresh_) return Sums::nowhere;
-    const WrittenBits& bits = *allocation_.sums;
-    bool all_of_them = true, any_of_them = false;
-    for_each_run([&](int64_t bit, int64_t, Run run) {
-      all_of_them = all_of_them && bits.covers(bit, run.count);
-      any_of_them = any_of_them || bits.touches(bit, run.count);
-    });
-    if (all_of_them) return Sums::everywhere;
-    return any_of_them ? Sums::somewhere : Sums::nowhere;
-  }
-
-  /// Makes places without a sum 0, so that adding overwrites them.
-  void clear_others() {
-    ChipMemory& psum = *allocation_.memory;
-    for_each_run([&](int64_t bit, int64_t partition, Run run) {
-      if (allocation_.sums->covers(bit, run.count)) return;
-      for (int64_t i = 0; i < run.count; ++i) {
-        if (allocation_.sums->covers(bit + i, 1)) continue;
-        const int64_t byte = allocation_.byte_offset + run.byte + i;
-        *psum.at(allocation_.first_partition + partition, byte) = std::byte{0};
-        psum.written().mark(psum.bit(allocation_.first_partition + partition, byte), 1);
-      }
-    });
-  }
-
-  void mark() {
-    for_each_run([&](int64_t bit, int64_t, Run run) { allocation_.sums->mark(bit, run.count); });
-  }
-
- private:
-  struct Run {
-    int64_t byte, count;
-  };
-
-  void add_runs(const Tensor& dst, size_t dim, int64_t byte, int64_t item) {
-    if (dim == dst.dims().size()) {
-      if (!runs_.empty() && runs_.back().byte + runs_.back().count == byte) {
-        runs_.back().count += item;
-      } else {
-        runs_.push_back({byte, item});
-      }
-      return;
-    }
-    const Dim& loop = dst.dims()[dim];
-    for (int64_t i = 0; i < loop.count; ++i) add_runs(dst, dim + 1, byte + i * loop.stride * item, item);
-  }
-
-  /// visit(its first bit, partition, run)
-  template <class Visit>
-  void for_each_run(Visit visit) const {
-    for (int64_t p = first_; p < first_ + partitions_; ++p) {
-      for (const Run& run : runs_) visit(p * allocation_.partition_bytes + run.byte, p, run);
-    }
-  }
-
-  Allocation& allocation_;
-  int64_t first_, partitions_;
-  std::vector<Run> runs_;
-  bool fresh_ = false;
-};
 
 /// Whether to add to what is there; prepares the places that are then written for the first time.
 bool prepare_accumulation(const Instruction& instruction, PsumTile& tile, PsumTile::Sums sums) {

@@ -10,7 +10,7 @@ namespace titan::nki {
 
 namespace {
 
-constexpr int64_t kChunk = 1024;  // elements that a conversion holds at a time
+constexpr int64_t kTransferChunk = 1024;  // elements that a conversion holds at a time
 
 template <int kBytes>
 void move_strided(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride,
@@ -187,12 +187,12 @@ void Stream::take_row(int64_t row) {
 void transfer(Stream& to, Stream& from, int64_t count) {
   const int64_t item = to.itemsize();
   const bool same = to.dtype() == from.dtype();
-  std::byte raw[kChunk * 4];
-  float floats[kChunk];
+  std::byte raw[kTransferChunk * 4];
+  float floats[kTransferChunk];
   while (count > 0) {
     const Stream::Piece source = from.next(), target = to.next();
     int64_t n = std::min({source.count, target.count, count});
-    if (!same) n = std::min(n, kChunk);
+    if (!same) n = std::min(n, kTransferChunk);
     from.check_written(n);
     if (same) {
       move_elements(target.data, target.stride, source.data, source.stride, item, n);
@@ -218,10 +218,10 @@ void transfer(Stream& to, Stream& from, int64_t count) {
 }
 
 void read_floats(Stream& from, float* to, int64_t count) {
-  std::byte raw[kChunk * 4];
+  std::byte raw[kTransferChunk * 4];
   while (count > 0) {
     const Stream::Piece source = from.next();
-    const int64_t n = std::min({source.count, count, kChunk});
+    const int64_t n = std::min({source.count, count, kTransferChunk});
     from.check_written(n);
     move_elements(raw, from.itemsize(), source.data, source.stride, from.itemsize(), n);
     to_float(raw, from.dtype(), to, n);
@@ -232,10 +232,10 @@ void read_floats(Stream& from, float* to, int64_t count) {
 }
 
 void write_floats(Stream& to, const float* from, int64_t count) {
-  std::byte raw[kChunk * 4];
+  std::byte raw[kTransferChunk * 4];
   while (count > 0) {
     const Stream::Piece target = to.next();
-    const int64_t n = std::min({target.count, count, kChunk});
+    const int64_t n = std::min({target.count, count, kTransferChunk});
     from_float(from, to.dtype(), raw, n);
     move_elements(target.data, target.stride, raw, to.itemsize(), to.itemsize(), n);
     to.mark(n);

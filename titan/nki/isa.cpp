@@ -103,14 +103,28 @@ void core_barrier(Tensor data, std::array<int64_t, 2> cores, EngineOptions optio
   issue(engine_or(options.engine, Engine::gpsimd), {}, {std::move(data)}, CoreBarrier{}, where);
 }
 
+namespace {
+
+/// Runs `act`, which knows the tensor but neither the call nor its line.
+template <class Act>
+void act_at_once(std::string_view name, const Tensor& tensor, const Where& where, const Act& act) {
+  check_register_tensor(name, tensor, where);
+  if (current_core().options().mode == RunMode::shapes) return;
+  try {
+    act();
+  } catch (const KernelError& error) {
+    throw error.at(where, format("{}({})", name, tensor.describe()));
+  }
+}
+
+}  // namespace
+
 void register_load(Register& to, Tensor from, const Where& where) {
-  check_register_tensor("register_load", from, where);
-  if (current_core().options().mode == RunMode::execute) to.set(load_number(from, where));
+  act_at_once("register_load", from, where, [&] { to.set(load_number(from)); });
 }
 
 void register_store(Tensor to, const Register& from, const Where& where) {
-  check_register_tensor("register_store", to, where);
-  if (current_core().options().mode == RunMode::execute) store_number(to, from.value());
+  act_at_once("register_store", to, where, [&] { store_number(to, from.value()); });
 }
 
 void nc_matmul(Tensor dst, Tensor stationary, Tensor moving, MatmulOptions options, const Where& where) {

@@ -21,7 +21,7 @@ void check_register_tensor(std::string_view name, const Tensor& tensor, const st
                     where);
 }
 
-int64_t load_number(const Tensor& from, const std::source_location& where) {
+int64_t load_number(const Tensor& from) {
   std::array<std::byte, 4> bits{};
   if (is_on_chip(from.buffer())) {
     Rows(from).read_bits(0, bits.data());
@@ -29,8 +29,7 @@ int64_t load_number(const Tensor& from, const std::source_location& where) {
     const Allocation& memory = *from.allocation();
     for_each_run(resolved(from), [&](std::byte* bytes, int64_t, int64_t) {
       if (memory.written && !memory.written->covers(bytes - memory.data, 4)) {
-        throw KernelError("uninitialised-read",
-                          format("register_load reads {}, which was never written", from.describe()), where);
+        throw KernelError("memory.unwritten", format("{} is read before it was written", from.describe()));
       }
       std::memcpy(bits.data(), bytes, 4);
     });

@@ -12,7 +12,7 @@ namespace titan::nki::isa {
 void check_register_tensor(std::string_view name, const Tensor& tensor, const std::source_location& where);
 
 /// The number there; KernelError when it was never written.
-int64_t load_number(const Tensor& from, const std::source_location& where);
+int64_t load_number(const Tensor& from);
 void store_number(const Tensor& to, int64_t number);
 
 }  // namespace titan::nki::isa

@@ -330,6 +330,16 @@ const std::vector<WrongKernel>& wrong_moves() {
        }},
       {"register of two", "register_store.operand", "register_store",
        [] { nisa::register_store(full({1, 2}, i32), Register(1)); }},
+      {"register of what was never written", "memory.unwritten", "register_load",
+       [] {
+         Register to;
+         nisa::register_load(to, far({1}, i32));
+       }},
+      {"register of a tile that was never written", "memory.unwritten", "register_load",
+       [] {
+         Register to;
+         nisa::register_load(to, tile({1, 1}, i32));
+       }},
       {"never written", "memory.unwritten", "tensor_copy",
        [] { nisa::tensor_copy(full({8, 4}), tile({8, 4})); }},
       {"one element never written", "memory.unwritten", "tensor_reduce",
@@ -338,7 +348,8 @@ const std::vector<WrongKernel>& wrong_moves() {
          nisa::memset(x(all, ds(0, 3)), 0);
          nisa::tensor_reduce(full({8, 1}), add, x, {1});
        }},
-      {"printed but never written", "", "device_print", [] { nl::device_print("x", tile({8, 4})); }},
+      {"printed but never written", "memory.unwritten", "device_print",
+       [] { nl::device_print("x", tile({8, 4})); }},
   };
   return kernels;
 }
@@ -352,16 +363,14 @@ void check_refused(const WrongKernel& wrong, RunMode mode) {
   } catch (const KernelError& error) {
     const std::string message = error.what();
     CAPTURE(message);
-    if (*wrong.rule != 0) CHECK(error.rule == wrong.rule);
+    CHECK(error.rule == wrong.rule);
     CHECK(message.find("check_rules_test.cpp:") != std::string::npos);
     CHECK(message.find(wrong.instruction) != std::string::npos);
     CHECK(message.find(error.rule) != std::string::npos);
   }
 }
 
-bool needs_data(const WrongKernel& wrong) {
-  return std::string_view(wrong.rule) == "memory.unwritten" || *wrong.rule == 0;
-}
+bool needs_data(const WrongKernel& wrong) { return std::string_view(wrong.rule) == "memory.unwritten"; }
 
 }  // namespace
 

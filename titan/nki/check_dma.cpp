@@ -71,8 +71,9 @@ void check_rules(const Checked& checked, const DmaTranspose& transpose) {
   checked.require(dst.shape() == expected, "dst-shape",
                   "dst must have src's sizes in the order of axes, got {} from {}", shape_text(dst),
                   shape_text(src));
-  checked.require(dst.indirection().kind == IndirectionKind::none, "indirect-dst",
-                  "dst has an offset that is known at run time, which only src may have");
+  checked.require(
+      dst.indirection().kind == IndirectionKind::none && src.indirection().kind == IndirectionKind::none,
+      "indirect", "takes no offset that is known at run time: gather by dma_copy first");
 }
 
 void check_rules(const Checked& checked, const DmaCompute& compute) {
@@ -102,11 +103,6 @@ void check_rules(const Checked& checked, const SendRecv& sendrecv) {
   for (const int64_t rank : {sendrecv.send_to, sendrecv.receive_from}) {
     checked.require(rank == 0 || rank == 1, "rank", "ranks are 0 or 1, got {}", rank);
   }
-  if (!checked.runs_on(Engine::gpsimd)) return;
-  const int64_t item = itemsize(dst.dtype());
-  checked.require(dst.free_size() * item <= 256 * item, "gpsimd-size",
-                  "GpSimdE's DMA moves at most {} bytes a partition of this dtype, got {}", 256 * item,
-                  dst.free_size() * item);
 }
 
 void check_rules(const Checked& checked, const CoreBarrier&) {

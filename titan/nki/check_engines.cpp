@@ -21,7 +21,7 @@ struct EnginesOf {
   unsigned operator()(const DmaCopy&) const { return engine_set({dma}); }
   unsigned operator()(const DmaTranspose&) const { return engine_set({dma}); }
   unsigned operator()(const DmaCompute&) const { return engine_set({dma}); }
-  unsigned operator()(const SendRecv&) const { return engine_set({dma, gpsimd}); }
+  unsigned operator()(const SendRecv&) const { return engine_set({dma}); }
   unsigned operator()(const CoreBarrier&) const { return any; }
   unsigned operator()(const DevicePrint&) const { return any | 1U; }
   unsigned operator()(const TensorCopy&) const { return engine_set({vector, scalar, gpsimd}); }

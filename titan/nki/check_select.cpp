@@ -76,8 +76,6 @@ void check_rules(const Checked& checked, const RangeSelect& select) {
   const double last = select.range_start + static_cast<double>(checked.dst().free_size());
   checked.require(select.range_start >= -kWholeFloats && last <= kWholeFloats, "range",
                   "range_start + index must stay within 2^24, where float32 holds every whole number");
-  checked.require(static_cast<float>(select.on_false) == -3.4028235e38F, "on-false-value",
-                  "on_false_value must be the smallest float32, -3.4028235e38, got {}", select.on_false);
   if (checked.instruction.reduce_dst.defined()) {
     check_scalar_operand(checked, "reduce_res", ScalarOperand(checked.instruction.reduce_dst));
   }

@@ -33,6 +33,11 @@ Tensor far(std::vector<int64_t> shape, Dtype dtype = f32) {
   return nl::ndarray(std::move(shape), dtype, nl::hbm);
 }
 
+/// Rows of a [16, 4] in HBM that 8 indices choose.
+Tensor chosen_rows(const Tensor& indices) {
+  return far({16, 4}).ap({.pattern = {{4, 8}, {1, 4}}, .vector_offset = &indices});
+}
+
 constexpr Operation add = Operation::add, multiply = Operation::multiply;
 
 const std::vector<WrongKernel>& wrong_elementwise() {
@@ -271,6 +276,12 @@ const std::vector<WrongKernel>& wrong_tensor_engine() {
          nisa::nc_matmul(full_psum({4, 8}), full({16, 8}, fp8), full({16, 16}, fp8),
                          {.perf_mode = MatmulPerfMode::double_row});
        }},
+      {"double row on trn1", "nc_matmul.double-row-generation", "nc_matmul",
+       [] {
+         nisa::nc_matmul(full_psum({4, 8}), full({16, 2, 4}, fp8), full({16, 2, 8}, fp8),
+                         {.perf_mode = MatmulPerfMode::double_row});
+       },
+       Generation::trn1},
       {"transpose into another dtype", "nc_matmul.transpose-dtype", "nc_matmul",
        [] {
          nisa::nc_matmul(full_psum({4, 16}), full({16, 4}, bf16), full({16, 16}, bf16),
@@ -316,6 +327,19 @@ const std::vector<WrongKernel>& wrong_moves() {
        [] { nisa::dma_compute(full({8, 4}), std::vector<Tensor>(17, full({8, 4}))); }},
       {"maximum", "dma_compute.reduce-op", "dma_compute",
        [] { nisa::dma_compute(full({8, 4}), {full({8, 4})}, {.reduce_op = Operation::maximum}); }},
+      {"rows chosen on both sides", "dma_copy.vector-offsets", "dma_copy",
+       [] {
+         const Tensor rows = full({8, 1}, i32);
+         nisa::dma_copy(chosen_rows(rows), chosen_rows(rows));
+       }},
+      {"adds to rows that may repeat", "dma_compute.unique-indices", "dma_compute",
+       [] { nisa::dma_compute(chosen_rows(full({8, 1}, i32)), {full({8, 4})}, {.unique_indices = false}); }},
+      {"transposes chosen rows", "dma_transpose.indirect", "dma_transpose",
+       [] { nisa::dma_transpose(full({4, 8}), chosen_rows(full({8, 1}, i32))); }},
+      {"prints chosen rows", "device_print.vector-offset", "device_print",
+       [] { nl::device_print("x", chosen_rows(full({8, 1}, i32))); }},
+      {"trn1", "sendrecv.generation", "sendrecv", [] { nisa::sendrecv(full({8, 4}), full({8, 4}), {}); },
+       Generation::trn1},
       {"two shapes", "sendrecv.shape", "sendrecv", [] { nisa::sendrecv(full({8, 4}), full({4, 8}), {}); }},
       {"HBM", "sendrecv.sbuf-only", "sendrecv", [] { nisa::sendrecv(full({8, 4}), far({8, 4}), {}); }},
       {"third core", "sendrecv.rank", "sendrecv",

@@ -2,7 +2,7 @@
 # it), share/titan (the bundled data).
 
 set(installed)
-foreach(target IN ITEMS titan_core titan titan_neuron titan_program)
+foreach(target IN ITEMS titan_core titan_nki titan titan_neuron titan_program)
   if(TARGET ${target})
     list(APPEND installed ${target})
   endif()

@@ -53,14 +53,23 @@ class InitialisationGuard {
   std::terminate_handler before_;
 };
 
-/// Opens the library on torch for modules that use it, from where this library lies.
-void open_torch_library(const fs::path& for_module) {
+/// Opens the library on torch for modules that use it, from where this library lies. Its handle.
+void* open_torch_library(const fs::path& for_module) {
   Dl_info here{};
   check(dladdr(reinterpret_cast<void*>(&open_torch_library), &here) != 0, "this code lies in a loaded file");
   const fs::path library = fs::path(here.dli_fname).parent_path() / "libtitan.so";
-  if (dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  if (void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL)) return handle;
   throw ConfigError("{} uses torch, and {} cannot be opened: {}", for_module.string(), library.string(),
                     dlerror());
+}
+
+/// Gives torch the operators that the initialisation of a module on torch has recorded.
+void register_operators(void* torch_library, const fs::path& source) {
+  using Register = void (*)(const char* module);
+  const auto register_recorded =
+      reinterpret_cast<Register>(dlsym(torch_library, "titan_register_recorded_operators"));
+  check(register_recorded != nullptr, "libtitan.so registers operators of modules");
+  register_recorded(source.c_str());
 }
 
 void require_compatible(const fs::path& library) {
@@ -82,13 +91,15 @@ void require_compatible(const fs::path& library) {
 const ModuleExports& open_module(const fs::path& library, const fs::path& source) {
   static std::map<void*, ModuleExports> opened;
   require_compatible(library);
-  if (stamp_needs_torch(read_module_stamp(library))) open_torch_library(source);
+  void* torch_library = nullptr;
+  if (stamp_needs_torch(read_module_stamp(library))) torch_library = open_torch_library(source);
   void* handle = nullptr;
   {
     const InitialisationGuard guard(source);
     handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());
+  if (torch_library != nullptr) register_operators(torch_library, source);
   const auto [found, is_new] = opened.try_emplace(handle);
   if (!is_new) return found->second;
   auto* list = reinterpret_cast<void (*)(ModuleExports&)>(dlsym(handle, "titan_module_exports"));

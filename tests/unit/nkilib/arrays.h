@@ -82,6 +82,13 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
+/// The numbers of what a kernel returned.
+inline std::vector<float> values_of(const nki::Tensor& hbm) {
+  std::vector<float> values(static_cast<size_t>(hbm.numel()));
+  nki::to_float(hbm.allocation()->data, hbm.dtype(), values.data(), hbm.numel());
+  return values;
+}
+
 /// The largest |a - b|; infinite where one of them is not a number.
 inline double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return std::numeric_limits<double>::infinity();

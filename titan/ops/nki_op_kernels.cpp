@@ -302,8 +302,7 @@ void OpAutogradKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKe
         record_->name);
   }
   const std::vector<IValue> arguments = taken_arguments(op, *stack);
-  const bool records =
-      c10::GradMode::is_enabled() && std::ranges::any_of(tensors_of(arguments), wants_grad);
+  const bool records = c10::GradMode::is_enabled() && std::ranges::any_of(tensors_of(arguments), wants_grad);
   Stack results = arguments;
   {
     const NoGrad no_grad;

@@ -1,6 +1,7 @@
 """Modules with kernels: what their namespace scope records is registered, or refused with a message, after the load."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -63,6 +64,26 @@ class KernelModulesTest(unittest.TestCase):
         message = self.refusal(*words, "384", cwd=EXAMPLES, NEURON_LOGICAL_NC_CONFIG="three")
         for part in ["my_neuron_kernels.cpp", "NEURON_LOGICAL_NC_CONFIG must be 1 or 2", "got three"]:
             self.assertIn(part, message)
+
+    def test_training_with_the_guides_example_gives_the_numbers_of_the_run_without_it(self):
+        for device in ["cpu", "neuron"]:
+            plain, replaced = self.train(device), self.train(device, "--override.imports", "my_neuron_kernels")
+            self.assertEqual(len(plain), 2)
+            self.assertEqual(replaced, plain)
+
+    def train(self, device, *words):
+        """(loss, gradient norm) of each step as printed; rows hold several documents."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        env = {"TITAN_NEURON_STATE_DIR": str(folder / "state"), "TORCH_NEURONX_NEFF_CACHE_DIR": str(folder / "neff")}
+        sizes = ["--training.steps", "2", "--training.seq_len", "256", "--training.local_batch_size", "2"]
+        result = subprocess.run(
+            [TITAN, "train", *DEMO, *sizes, "--metrics.log_freq", "1", "--training.dtype", "float32", "--device", device,
+             "--validator.no-enable", "--checkpoint.no-enable", "--dump_folder", str(folder / "out"), *words],
+            capture_output=True, text=True, cwd=EXAMPLES, env={**self.env, **env}, timeout=300)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", result.stdout + result.stderr)
+        self.assertEqual(text.count("[Override] nki_rope: "), 4 if words else 0)
+        return re.findall(r"step: +\d+ +loss: +(\S+) +grad_norm: +(\S+)", text)
 
     def test_operators_that_cannot_be_registered_are_named_with_their_module(self):
         self.write("first", "my_kernels::copy")

@@ -37,6 +37,7 @@ constexpr std::array kCommands = {
     Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
     Command{"devices", kCoreLibrary,
             "Neuron devices (emulated): chips, cores, HBM of every rank [--json] [--watch]"},
+    Command{"shapes", kTorchLibrary, "Check what a run's modules and kernels demand of their shapes"},
     Command{"store", kTorchLibrary, "Serve the c10d store of a job (torchrun starts it)"},
     Command{"version", kCoreLibrary, "Versions and paths of titan, its compiler and torch [--json]"},
 };

@@ -21,6 +21,7 @@
 #include "titan/train/mesh_setup.h"
 #include "titan/train/parallelize.h"
 #include "titan/train/phase.h"
+#include "titan/train/shape_check.h"
 
 namespace titan {
 namespace {
@@ -100,6 +101,8 @@ void set_determinism(TrainingRun& run) {
 void check_assets_of_run(TrainingRun& run) {
   for (const std::string& warning : check_assets(run.config())) log_warning("{}", warning);
 }
+
+void check_shapes_of_run(TrainingRun& run) { check_shapes(run.config()); }
 
 void report_attention(const ModelConfig& model) {
   const AttentionConfig& attention = *model.layers.front()->attention;
@@ -297,11 +300,11 @@ void give_weights(TrainingRun& run) {
 // The order of the reference's banner; what can fail without the model's memory comes before step 1 in any
 // case.
 constexpr void (*kConstructionSteps[])(TrainingRun&) = {
-    place_in_job,   check_paths,     choose_device,    prepare_dump_folder, report_config,
-    build_mesh,     set_determinism, report_overrides, check_assets_of_run, build_model_parts,
-    build_metrics,  set_recompute,   shard_model,      report_capacity,     build_optimizer,
-    load_tokenizer, open_data,       open_validation,  build_checkpoints,   report_run,
-    give_weights,
+    place_in_job,      check_paths,     choose_device,    prepare_dump_folder, report_config,
+    build_mesh,        set_determinism, report_overrides, check_assets_of_run, check_shapes_of_run,
+    build_model_parts, build_metrics,   set_recompute,    shard_model,         report_capacity,
+    build_optimizer,   load_tokenizer,  open_data,        open_validation,     build_checkpoints,
+    report_run,        give_weights,
 };
 
 }  // namespace

@@ -1,5 +1,10 @@
 // `titan config`: the configuration that `titan train` with the same arguments would use.
 
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
@@ -62,6 +67,21 @@ void compile_to(std::vector<std::string> words, const std::string& target) {
   write_file_atomic(target, read_file(compiled_module(module.file)));
 }
 
+/// Whether a module of the user's has brought the library on torch.
+bool uses_torch() { return dlsym(RTLD_DEFAULT, "shapes_command") != nullptr; }
+
+/// This library was loaded without the one that builds modules, and cannot take it in any more: a new program
+/// can. Does not return.
+[[noreturn]] void go_on_as_shapes_command(std::vector<std::string> words) {
+  const std::string program = executable_path().string();
+  words.insert(words.begin(), {program, "shapes"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  throw ValueError("{} cannot be started: {}", program, std::strerror(errno));
+}
+
 void print(const ResolvedConfig& resolved, View view) {
   for (const std::string& line : resolved.override_lines) {
     if (view == View::tree) std::cout << line << "\n";
@@ -96,6 +116,8 @@ int config_command(std::span<const std::string> args) {
     compile_to(words, *target);
   } else {
     print(resolve_config(words), view);
+    std::cout.flush();
+    if (std::cout && uses_torch()) go_on_as_shapes_command(words);
   }
   std::cout.flush();
   if (!std::cout) throw ValueError("cannot write to the standard output");

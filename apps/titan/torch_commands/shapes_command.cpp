@@ -1,0 +1,33 @@
+// `titan shapes`: what a run's modules and kernels demand of their shapes, checked without a run.
+
+#include <iostream>
+
+#include "apps/titan/commands.h"
+#include "titan/recipes/resolve.h"
+#include "titan/train/shape_check.h"
+
+namespace titan {
+namespace {
+
+constexpr const char* kShapesUsage =
+    "titan shapes: check what modules and kernels demand of their shapes, as `titan train` does before it "
+    "makes\n"
+    "or reads a weight\n\n"
+    "Usage: titan shapes --module M --config C [--section.field value ...]\n\n"
+    "Prints nothing when all is well. `titan config` does the same where a module of the user's needs "
+    "torch.\n";
+
+}  // namespace
+
+int shapes_command(std::span<const std::string> args) {
+  for (const std::string& word : args) {
+    if (word == "--help" || word == "-h") {
+      std::cout << kShapesUsage;
+      return 0;
+    }
+  }
+  check_shapes(*resolve_config(args).config);
+  return 0;
+}
+
+}  // namespace titan

@@ -1,0 +1,95 @@
+#include "titan/train/shape_check.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <string>
+
+#include "titan/base/error.h"
+#include "titan/models/common/rope.h"
+#include "titan/recipes/qwen3.h"
+
+namespace titan {
+
+/// A rotation that demands a sequence length, as a kernel may.
+struct PickyRoPEConfig : CosSinRoPEConfig {
+  void describe(Fields& f) { f.base<CosSinRoPEConfig>(*this); }
+};
+
+/// A rotation that looks at its data.
+struct NosyRoPEConfig : CosSinRoPEConfig {
+  void describe(Fields& f) { f.base<CosSinRoPEConfig>(*this); }
+};
+
+namespace {
+
+std::atomic<int> rotations;
+
+class PickyRoPE : public CosSinRoPE {
+ public:
+  using CosSinRoPE::CosSinRoPE;
+  std::pair<at::Tensor, at::Tensor> apply_rotary_emb(const at::Tensor& query_BTNH, const at::Tensor& key_BTKH,
+                                                     const at::Tensor& cache_BT2H) const override {
+    ++rotations;
+    if (query_BTNH.size(1) % 96 != 0) throw ValueError("picky: {} is no multiple of 96", query_BTNH.size(1));
+    CHECK(query_BTNH.is_meta());
+    return CosSinRoPE::apply_rotary_emb(query_BTNH, key_BTKH, cache_BT2H);
+  }
+};
+
+class NosyRoPE : public CosSinRoPE {
+ public:
+  using CosSinRoPE::CosSinRoPE;
+  std::pair<at::Tensor, at::Tensor> apply_rotary_emb(const at::Tensor& query_BTNH, const at::Tensor& key_BTKH,
+                                                     const at::Tensor& cache_BT2H) const override {
+    if (query_BTNH.sum().item<float>() > 1e30f) throw ValueError("nosy: too large");
+    return CosSinRoPE::apply_rotary_emb(query_BTNH, key_BTKH, cache_BT2H);
+  }
+};
+
+template <class Config>
+TrainerConfig config_with_rope(int64_t seq_len) {
+  TrainerConfig config = qwen3::qwen3_demo();
+  config.training.seq_len = seq_len;
+  for (auto& layer : config.model_spec.model->layers) {
+    Config rope;
+    static_cast<RoPEConfig&>(rope) = *layer->attention->rope;
+    layer->attention->rope = rope;
+  }
+  return config;
+}
+
+}  // namespace
+
+template <>
+ModulePtr build(const PickyRoPEConfig& config) {
+  return std::make_shared<PickyRoPE>(config);
+}
+
+template <>
+ModulePtr build(const NosyRoPEConfig& config) {
+  return std::make_shared<NosyRoPE>(config);
+}
+
+TEST_CASE("what a module demands of its shapes is said without weights or data") {
+  CHECK_THROWS_WITH_AS(check_shapes(config_with_rope<PickyRoPEConfig>(256)),
+                       "picky: 256 is no multiple of 96", CommonError);
+  CHECK_NOTHROW(check_shapes(config_with_rope<PickyRoPEConfig>(192)));
+}
+
+TEST_CASE("layers that are configured alike run once") {
+  rotations = 0;
+  check_shapes(config_with_rope<PickyRoPEConfig>(192));
+  CHECK(rotations == 1);
+  TrainerConfig config = config_with_rope<PickyRoPEConfig>(192);
+  config.model_spec.model->layers.back()->attention->rope->theta = 777;
+  rotations = 0;
+  check_shapes(config);
+  CHECK(rotations == 2);
+}
+
+TEST_CASE("a module that needs data is let pass: its shapes cannot be known before the run") {
+  CHECK_NOTHROW(check_shapes(config_with_rope<NosyRoPEConfig>(256)));
+}
+
+}  // namespace titan

@@ -18,6 +18,7 @@ using nki::ds;
 using nki::Dtype;
 using nki::Tensor;
 using testing::Array;
+using testing::values_of;
 using Floats = std::vector<float>;
 
 struct NormShape {
@@ -37,12 +38,6 @@ const NormShape kNormShapes[] = {
 /// Half a unit in the last place, of 1.
 double unit(Dtype dtype) { return std::ldexp(1.0, dtype == Dtype::bfloat16 ? -8 : -24); }
 const double kUnit = unit(Dtype::float32);
-
-Floats values_of(const Tensor& hbm) {
-  Floats values(static_cast<size_t>(hbm.numel()));
-  nki::to_float(hbm.allocation()->data, hbm.dtype(), values.data(), hbm.numel());
-  return values;
-}
 
 /// Whether |got - expected| <= bound everywhere.
 bool within(const Floats& got, const std::vector<double>& expected, const std::vector<double>& bound) {
@@ -247,6 +242,22 @@ TEST_CASE("rmsnorm sums the weight's gradient of bfloat16 rows in float32") {
     CHECK(dweight.dtype() == Dtype::bfloat16);
     CHECK(values_of(dweight) == Floats{512, 512});
   }
+}
+
+TEST_CASE("rmsnorm's first core alone stores the weight's gradient") {
+  NormCase of({130, 1030, Dtype::float32});
+  Array rstd({130, 1}, Dtype::float32, Floats(130, 1));
+  nki::KernelRun run;
+  nki::simulate(rmsnorm_backward)[2].run(&run, of.dy.tensor(), of.x.tensor(), of.weight.tensor(),
+                                         rstd.tensor());
+  const auto stores = [](const nki::CoreRecord& core) {
+    return std::count_if(core.instructions.begin(), core.instructions.end(),
+                         [](const nki::Instruction& each) {
+                           return each.name() == "dma_copy" && each.dst.name() == "dweight";
+                         });
+  };
+  CHECK(stores(run.cores[0]) == 3);  // 512 + 512 + 6
+  CHECK(stores(run.cores[1]) == 0);
 }
 
 TEST_CASE("rmsnorm of rows of zeros is zero") {

@@ -11,9 +11,9 @@ if(git)
     set(commit ${described})
   endif()
 endif()
-# One hash over `titan/recipes.h` and the titan headers that it includes, as headers_hash() in titan/config computes it:
+# One hash over what user modules include (`titan/recipes.h`, `titan/kernels.h`) and the titan headers behind them, as headers_hash() in titan/config computes it:
 # user modules carry it, so that one of another build is refused.
-set(pending titan/recipes.h)
+set(pending titan/recipes.h titan/kernels.h)
 set(headers "")
 while(pending)
   list(POP_FRONT pending header)

@@ -233,7 +233,7 @@ ModuleSource scan_source(const fs::path& file, const fs::path& include_folder) {
 
 std::string headers_hash(const fs::path& include_folder) {
   std::map<std::string, std::string> hashes;
-  std::vector<std::string> pending = {"titan/recipes.h"};
+  std::vector<std::string> pending = {"titan/recipes.h", "titan/kernels.h"};
   while (!pending.empty()) {
     const std::string path = std::move(pending.back());
     pending.pop_back();

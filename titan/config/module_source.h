@@ -36,8 +36,8 @@ struct ModuleSource {
 /// `include_folder`. ValueError when `file` cannot be read.
 ModuleSource scan_source(const std::filesystem::path& file, const std::filesystem::path& include_folder);
 
-/// The SHA-256 over the paths and contents of `titan/recipes.h` and every titan header that it includes,
-/// transitively: two builds of one value can exchange configs.
+/// The SHA-256 over the paths and contents of `titan/recipes.h`, `titan/kernels.h` and every titan header
+/// that it includes, transitively: two builds of one value can exchange configs.
 std::string headers_hash(const std::filesystem::path& include_folder);
 
 }  // namespace titan

@@ -1,6 +1,6 @@
 #include "titan/nki/error.h"
 #include "titan/nki/execute_parts.h"
-#include "titan/nki/rendezvous.h"
+#include "titan/nki/memory.h"
 
 namespace titan::nki {
 
@@ -16,8 +16,9 @@ struct Executor {
   void operator()(const DmaCompute&) const { run_dma(core, instruction); }
   void operator()(const Matmul&) const { run_matmul(core, instruction); }
   void operator()(const Transpose&) const { run_transpose(core, instruction); }
-  void operator()(const SendRecv&) const { core.peers().sendrecv(core.id(), instruction, true); }
-  void operator()(const CoreBarrier&) const { core.peers().barrier(core.id(), instruction); }
+  // Core::issue() brings the cores together itself, also where nothing is executed.
+  void operator()(const SendRecv&) const { check(false, "the core carries out sendrecv"); }
+  void operator()(const CoreBarrier&) const { check(false, "the core carries out barriers"); }
   void operator()(const DevicePrint&) const { run_device_print(core, instruction); }
   void operator()(const TensorCopy&) const { run_tensor_copy(instruction); }
   void operator()(const TensorCopyPredicated&) const { run_predicated_copy(instruction); }
@@ -36,10 +37,21 @@ struct Executor {
   void operator()(const RangeSelect&) const { run_range_select(instruction); }
 };
 
+void require_data(const Tensor& tensor) {
+  if (!tensor.defined() || !tensor.allocation()->without_data) return;
+  throw KernelError("memory.without-data",
+                    format("{} has a shape but no data; give it data, or run the kernel on shapes alone "
+                           "(RunMode::shapes)",
+                           tensor.describe()));
+}
+
 }  // namespace
 
 void execute(Core& core, const Instruction& instruction) {
   try {
+    require_data(instruction.dst);
+    require_data(instruction.reduce_dst);
+    for (const Tensor& source : instruction.sources) require_data(source);
     std::visit(Executor{core, instruction}, instruction.attributes);
   } catch (const KernelError& error) {
     // What reads rows knows neither the instruction nor its line.

@@ -18,7 +18,7 @@ using NoGrad = at::NoGradGuard;
 struct GradientCall {
   /// Backward::saved, followed by the outputs named in Backward::saved_outputs.
   std::span<const at::Tensor> saved;
-  /// One per output of the forward; undefined where no gradient arrived.
+  /// One per differentiable output of the forward; undefined where no gradient arrived.
   std::span<const at::Tensor> grad_outputs;
   /// One per Backward::inputs; where 0 the gradient is not wanted and may be left undefined.
   std::span<const uint8_t> needs_grad;

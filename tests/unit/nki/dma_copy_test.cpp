@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "tests/unit/nki/kernel_error.h"
 #include "tests/unit/nki/moving.h"
 
 using namespace titan::nki;
@@ -113,4 +114,11 @@ TEST_CASE("dma_copy: overlapping views and whole tensors of one memory copy as i
   std::vector<float> expected = counting(63);
   expected.insert(expected.begin(), 0);
   CHECK(numbers(in) == expected);
+}
+
+TEST_CASE("a tensor of a shape alone cannot be moved when kernels run on data") {
+  const Tensor shape_only = host_tensor("x", {4, 8}, Dtype::float32, nullptr, nullptr);
+  CHECK(broken_rule([&] {
+          on_core([&] { nisa::dma_copy(nl::ndarray({4, 8}, Dtype::float32), shape_only); });
+        }) == "memory.without-data");
 }

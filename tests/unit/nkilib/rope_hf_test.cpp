@@ -10,6 +10,7 @@
 
 #include "tests/unit/nkilib/arrays.h"
 #include "titan/base/error.h"
+#include "titan/nki/cost.h"
 
 namespace titan::nkilib {
 namespace {
@@ -239,6 +240,24 @@ TEST_CASE("rope_hf issues the documented number of instructions") {
     CHECK(copies == 148);
     CHECK(computations == 360);
   }
+}
+
+TEST_CASE("rope_hf takes half the time on two cores") {
+  const auto shaped = [](std::vector<int64_t> sizes) {
+    return nki::host_tensor("x", std::move(sizes), Dtype::bfloat16, nullptr, nullptr);
+  };
+  const Tensor q = shaped({1, 8, 4096, 128}), k = shaped({1, 2, 4096, 128});
+  const auto seconds = [&](int64_t lnc) {
+    nki::KernelRun run;
+    nki::simulate(rope_hf)[lnc]
+        .with({.mode = nki::RunMode::shapes})
+        .run(&run, q, k, q, k, {.rope_cache = shaped({4096, 256})});
+    return nki::predict(run).seconds;
+  };
+  // What does not halve is the latency of the first load and of the last store.
+  const double one = seconds(1), two = seconds(2);
+  CHECK(two >= one / 2);
+  CHECK(two < one / 2 + 5e-6);
 }
 
 /// What a call with these sizes says.

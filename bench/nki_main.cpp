@@ -9,8 +9,10 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,8 +22,10 @@
 
 #include "titan/nki.h"
 #include "titan/nki/memory.h"
+#include "titan/nkilib/attention/attention.h"
 #include "titan/nkilib/rmsnorm/rmsnorm.h"
 #include "titan/nkilib/rope_hf/rope_hf.h"
+#include "titan/ops/attention.h"
 #include "titan/ops/rms_norm.h"
 #include "titan/ops/rope.h"
 
@@ -129,6 +133,24 @@ void time_rms_norm(at::ScalarType dtype, int runs) {
   print_kernel("rmsnorm of [4096, 2048]", dtype, native, kernel, largest_difference(y, expected));
 }
 
+void time_attention(int64_t q_heads, int64_t k_heads, at::ScalarType dtype, int runs) {
+  const int64_t length = 2048, head_dim = 128;
+  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  const auto drawn = [&](int64_t heads) { return (at::rand({1, length, heads, head_dim}) - 0.5).to(dtype); };
+  const at::Tensor q = drawn(q_heads), k = drawn(k_heads), v = drawn(k_heads);
+  const at::Tensor first_key = at::zeros({1, length}, at::kInt);
+  at::Tensor expected, y = at::empty_like(q);
+  const double native =
+      fastest_seconds(runs, [&] { expected = titan::attention(q, k, v, first_key, scale); });
+  const double kernel = fastest_seconds(runs, [&] {
+    const auto [out, lse] = simulate(titan::nkilib::attention_forward)(host_of("q", q), host_of("k", k),
+                                                                       host_of("v", v), {.scale = scale});
+    std::memcpy(y.data_ptr(), out.allocation()->data, y.nbytes());
+  });
+  std::printf("%lld heads on %lld: ", static_cast<long long>(q_heads), static_cast<long long>(k_heads));
+  print_kernel("causal attention of 2048 x 128", dtype, native, kernel, largest_difference(y, expected));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -143,6 +165,8 @@ int main(int argc, char** argv) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
     time_rope(dtype, runs);
     time_rms_norm(dtype, runs);
+    time_attention(1, 1, dtype, runs);
+    time_attention(8, 2, dtype, runs);
   }
   return 0;
 }

@@ -45,6 +45,8 @@ namespace detail {
 
 /// Calls `visit(const nki::Tensor&)` for each tensor in a kernel's argument: itself, or in an optional, a
 /// vector, or a member of an options struct.
+template <class T, class Visit>
+void visit_tensors(const T& value, const Visit& visit);
 template <class Visit>
 void visit_tensors(const nki::Tensor& tensor, const Visit& visit) {
   visit(tensor);

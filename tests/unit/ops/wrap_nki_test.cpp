@@ -29,6 +29,12 @@ void only_writes(nki::Tensor x, nki::Tensor out) { nisa::dma_copy(out, loaded(x)
 std::pair<nki::Tensor, std::vector<nki::Tensor>> several(nki::Tensor x, nki::Tensor out) {
   return {scale_into(x, out, {.factor = 2}), {scaled(x, {.factor = 3}), scaled(x, {.factor = 4})}};
 }
+struct OptionalFactor {
+  std::optional<double> factor = {};
+};
+nki::Tensor scaled_by_optional(nki::Tensor x, OptionalFactor options) {
+  return scaled(x, {.factor = options.factor.value_or(3)});
+}
 nki::Tensor transposed(nki::Tensor x) { return scaled(x, {.factor = 2}).permute({1, 0}); }
 nki::Tensor refusing(nki::Tensor x) {
   if (x.size(1) % 128 != 0) throw ValueError("columns are {}, and must be a multiple of 128", x.size(1));
@@ -61,6 +67,12 @@ TEST_CASE("A result of the kernel's own is a tensor on the arguments' device, an
 TEST_CASE("Tensors in an options struct convert like arguments") {
   const Tensor x = normal({128, 4}, 3), by = normal({128, 4}, 4);
   CHECK(wrapped[1](x, {.factor = 2, .by = by}).equal(x * 2 * by));
+}
+
+TEST_CASE("Options may hold optional numbers") {
+  const Tensor x = normal({128, 4}, 3);
+  CHECK(wrap_nki(scaled_by_optional)[1](x, {}).equal(x * 3));
+  CHECK(wrap_nki(scaled_by_optional)[1](x, {.factor = 2}).equal(x * 2));
 }
 
 TEST_CASE("Nothing, pairs and vectors come back as what they are") {

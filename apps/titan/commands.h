@@ -22,6 +22,7 @@ int version_command(std::span<const std::string> args);
 int batches_command(std::span<const std::string> args);
 int forward_command(std::span<const std::string> args);
 int generate_command(std::span<const std::string> args);
+int kernel_command(std::span<const std::string> args);
 int shapes_command(std::span<const std::string> args);
 int store_command(std::span<const std::string> args);
 int train_command(std::span<const std::string> args);

@@ -33,6 +33,7 @@ constexpr std::array kCommands = {
     Command{"config", kCoreLibrary, "Print the configuration that `train` would use, or its --summary"},
     Command{"forward", kTorchLibrary, "Logits, loss and gradients of a checkpoint on given tokens"},
     Command{"generate", kTorchLibrary, "Continue a prompt with a Hugging Face checkpoint"},
+    Command{"kernel", kTorchLibrary, "NKI kernels: check an override, run a kernel, trace one"},
     Command{"batches", kTorchLibrary, "Write the rows that `train` would train on"},
     Command{"tokenize", kCoreLibrary, "Text from stdin to token ids, or back with --decode"},
     Command{"devices", kCoreLibrary,

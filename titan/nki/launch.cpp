@@ -6,6 +6,7 @@
 #include "titan/nki/error.h"
 #include "titan/nki/kernel.h"
 #include "titan/nki/rendezvous.h"
+#include "titan/nki/run_observer.h"
 
 namespace titan::nki {
 namespace {
@@ -52,6 +53,29 @@ KernelRun run_inlined(const RunOptions& options, const std::function<void()>& bo
   return {outer, {}};
 }
 
+/// Both cores, or the one, from begin to end.
+KernelRun run_outermost(const RunOptions& options, const std::function<void()>& body) {
+  Rendezvous peers(options.lnc);
+  KernelRun run{options, {}};
+  Core first(0, options, &peers);
+  if (options.lnc == 1) {
+    const std::exception_ptr error = run_core(first, peers, body);
+    if (error != nullptr) std::rethrow_exception(error);
+    run.cores.push_back(record_of(first));
+    return run;
+  }
+  Core second(1, options, &peers);
+  std::exception_ptr second_error;
+  std::thread other([&] { second_error = run_core(second, peers, body); });
+  const std::exception_ptr first_error = run_core(first, peers, body);
+  other.join();
+  if (first_error != nullptr) std::rethrow_exception(first_error);
+  if (second_error != nullptr) std::rethrow_exception(second_error);
+  run.cores.push_back(record_of(first));
+  run.cores.push_back(record_of(second));
+  return run;
+}
+
 }  // namespace
 
 bool is_in_kernel() { return running_core != nullptr; }
@@ -78,24 +102,12 @@ KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& b
   if (options.lnc == 2 && options.generation == Generation::trn1)
     throw KernelError("launch.lnc", "trn1 has no logical cores of two: start the kernel with [1]");
 
-  Rendezvous peers(options.lnc);
-  KernelRun run{options, {}};
-  Core first(0, options, &peers);
-  if (options.lnc == 1) {
-    const std::exception_ptr error = run_core(first, peers, body);
-    if (error != nullptr) std::rethrow_exception(error);
-    run.cores.push_back(record_of(first));
-    return run;
-  }
-  Core second(1, options, &peers);
-  std::exception_ptr second_error;
-  std::thread other([&] { second_error = run_core(second, peers, body); });
-  const std::exception_ptr first_error = run_core(first, peers, body);
-  other.join();
-  if (first_error != nullptr) std::rethrow_exception(first_error);
-  if (second_error != nullptr) std::rethrow_exception(second_error);
-  run.cores.push_back(record_of(first));
-  run.cores.push_back(record_of(second));
+  const RunObserver::Observe* observe = RunObserver::current();
+  if (observe == nullptr) return run_outermost(options, body);
+  RunOptions recorded = options;
+  recorded.record = true;
+  KernelRun run = run_outermost(recorded, body);
+  (*observe)(run);
   return run;
 }
 

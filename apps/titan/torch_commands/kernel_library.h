@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "titan/checkpoint/safetensors.h"
+
+namespace titan {
+
+/// A tensor that a runnable kernel takes. Drawn integers count columns of the first input.
+struct RunnableInput {
+  std::string name;
+  std::vector<int64_t> shape = {};           ///< when --shape does not say; none: it has to
+  std::optional<at::ScalarType> dtype = {};  ///< when it is not --dtype
+  bool is_optional = false;                  ///< left out unless given
+};
+
+/// The number that `text` is, all of it.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+/// A kernel that `titan kernel run` can call.
+struct RunnableKernel {
+  std::string name;
+  std::vector<RunnableInput> inputs;
+  std::function<std::vector<NamedTensor>(const TensorsByName& inputs, int64_t lnc)> call;
+};
+
+/// Those of titan/nkilib.
+const std::vector<RunnableKernel>& library_kernels();
+
+/// The operator `ns::name` in torch's dispatcher, that a module has registered; `values` are its arguments
+/// that are no tensors, by name. ConfigError when there is none, or for a value that is missing or wrong.
+RunnableKernel operator_kernel(const std::string& name, const std::map<std::string, std::string>& values);
+
+}  // namespace titan

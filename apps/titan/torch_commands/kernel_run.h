@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace titan {
+
+enum class KernelVerb : uint8_t { run, trace };
+
+/// `titan kernel run KERNEL ...` and `titan kernel trace KERNEL ...`, the words after the verb.
+int run_kernel_command(std::vector<std::string> words, KernelVerb verb);
+
+}  // namespace titan

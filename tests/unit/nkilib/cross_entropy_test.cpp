@@ -28,10 +28,11 @@ struct Sizes {
   int64_t positions, vocabulary, positions_per_batch, chunk_size;
 };
 
-// The public vocabulary whole, cut evenly and unevenly; odd ones with chunks down to a column, batches that
-// the last rows do not fill, and fewer rows than cores.
-const Sizes kSizes[] = {{5, 32128, 4, 32128}, {5, 32128, 4, 8032}, {3, 32128, 128, 5000}, {9, 37, 4, 8},
-                        {7, 37, 7, 1},        {131, 129, 128, 64}, {1, 3, 32, 3}};
+// Public vocabularies: whole, cut evenly and unevenly, and one by the default sizes; odd ones with chunks
+// down to a column, batches that the last rows do not fill, and fewer rows than cores.
+const Sizes kSizes[] = {{5, 32128, 4, 32128}, {5, 32128, 4, 8032},   {3, 32128, 128, 5000},
+                        {9, 37, 4, 8},        {7, 37, 7, 1},         {131, 129, 128, 64},
+                        {1, 3, 32, 3},        {2, 151936, 32, 32768}};
 
 /// In double, of the logits that the kernel is given.
 struct Reference {
@@ -260,6 +261,20 @@ TEST_CASE("cross_entropy refuses what breaks its contract, by name") {
                        ValueError);
   CHECK_THROWS_WITH_AS(run({1, 70000}, Dtype::bfloat16, {1, 4, 1, 65536}), Contains("at most 65535"),
                        ValueError);
+}
+
+TEST_CASE("cross_entropy refuses results and lse of another dtype or size, and logits with gaps") {
+  Problem problem({3, 37, 2, 8}, Dtype::float32);
+  CHECK_THROWS_WITH_AS(problem.forward(1, Dtype::float16), Contains("got dtype float16"), ValueError);
+  Array longer({4}, Dtype::float32), half({3}, Dtype::float16);
+  CHECK_THROWS_WITH_AS(problem.backward(1, longer.tensor(), LossReduction::sum, true),
+                       Contains("lse has to be [3]"), ValueError);
+  CHECK_THROWS_WITH_AS(problem.backward(1, half.tensor(), LossReduction::sum, true), Contains("got float16"),
+                       ValueError);
+  const Tensor part = problem.logits.tensor()(nki::all, nki::ds(0, 20));
+  CHECK_THROWS_WITH_AS(
+      nki::simulate(cross_entropy_forward)[1](part, problem.targets.tensor(), {.chunk_size = 20}),
+      Contains("gaps"), ValueError);
 }
 
 TEST_CASE("cross_entropy's largest chunks fit into SBUF, forward and backward") {

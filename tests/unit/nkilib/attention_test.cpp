@@ -184,6 +184,30 @@ TEST_CASE("attention's cores change no bit, an odd number of key heads among the
     }
 }
 
+TEST_CASE("attention's cores share the work") {
+  const auto shaped = [](std::vector<int64_t> shape) {
+    return nki::host_tensor("x", std::move(shape), Dtype::float32, nullptr, nullptr);
+  };
+  const Tensor q = shaped({1, 1024, 4, 64}), k = shaped({1, 1024, 2, 64}), lse = shaped({1, 4, 1024});
+  const auto counts = [&](int64_t lnc, bool backward) {
+    nki::KernelRun run;
+    if (backward) {
+      nki::simulate(attention_backward)
+          .with({.mode = nki::RunMode::shapes})[lnc]
+          .run(&run, q, k, k, {q, lse, q}, {});
+    } else {
+      nki::simulate(attention_forward).with({.mode = nki::RunMode::shapes})[lnc].run(&run, q, k, k, {});
+    }
+    std::vector<int64_t> instructions;
+    for (const nki::CoreRecord& core : run.cores) instructions.push_back(core.num_instructions);
+    return instructions;
+  };
+  for (const bool backward : {false, true}) {
+    const int64_t alone = counts(1, backward)[0];
+    for (const int64_t shared : counts(2, backward)) CHECK(shared * 10 < alone * 6);
+  }
+}
+
 TEST_CASE("attention's gradients agree with finite differences of the forward") {
   AttentionProblem problem = make_problem({1, 256, 4, 2, 4});
   problem.first_key.assign(256, 0);

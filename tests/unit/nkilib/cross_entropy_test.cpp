@@ -189,6 +189,29 @@ TEST_CASE("cross_entropy's cores and batches change no bit") {
     }
 }
 
+TEST_CASE("cross_entropy's cores share the rows") {
+  Problem problem({10, 37, 1, 37}, Dtype::float32);
+  const auto [loss, lse] = problem.forward(1);
+  const auto counts = [&](int64_t lnc, bool backward) {
+    nki::KernelRun run;
+    const Tensor logits = problem.logits.tensor(), targets = problem.targets.tensor();
+    if (backward) {
+      const CrossEntropyBackwardOptions options = {
+          .positions_per_batch = 1, .chunk_size = 37, .inplace = false};
+      nki::simulate(cross_entropy_backward)[lnc].run(&run, logits, targets, lse, options);
+    } else {
+      nki::simulate(cross_entropy_forward)[lnc].run(&run, logits, targets, problem.options());
+    }
+    std::vector<int64_t> instructions;
+    for (const nki::CoreRecord& core : run.cores) instructions.push_back(core.num_instructions);
+    return instructions;
+  };
+  for (const bool backward : {false, true}) {
+    const int64_t alone = counts(1, backward)[0];
+    for (const int64_t shared : counts(2, backward)) CHECK(shared * 10 < alone * 6);
+  }
+}
+
 TEST_CASE("cross_entropy_backward agrees with finite differences of the forward") {
   const Sizes sizes = {3, 7, 2, 3};
   Problem problem(sizes, Dtype::float32);

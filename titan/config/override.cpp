@@ -82,7 +82,7 @@ AnyNode make_replacement(const OverrideClaim& claim) {
   } catch (const ConfigError& error) {
     throw ConfigError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, error.what());
   } catch (const std::exception& error) {
-    throw ValueError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, error.what());
+    throw CommonError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, error.what());
   }
 }
 

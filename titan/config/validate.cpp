@@ -26,7 +26,7 @@ void validate_place(const Place& place, const TrainerConfig* trainer) {
   } catch (const ConfigError& error) {
     throw ConfigError("{}", with_path(place.fqn, error.what()));
   } catch (const ValueError& error) {
-    throw ValueError("{}", with_path(place.fqn, error.what()));
+    throw CommonError("{}", with_path(place.fqn, error.what()));
   }
 }
 

@@ -58,6 +58,21 @@ class Refusals(ProviderCase):
         text.write_text("not a library\n")
         self.refused(2, str(text), "cannot be opened", "'emulator'", provider=text)
 
+    def test_a_library_that_was_cut_off(self):
+        whole = (PROVIDERS / "fails.so").read_bytes()
+        for share in (0.3, 0.9):
+            cut = self.root / f"cut-{share}.so"
+            cut.write_bytes(whole[:int(len(whole) * share)])
+            self.refused(2, str(cut), "is cut off", provider=cut)
+
+    def test_what_is_no_file(self):
+        loop = self.root / "loop.so"
+        loop.symlink_to(loop)
+        self.refused(2, str(self.root), "is no file", provider=self.root)
+        self.refused(2, "/dev/null", "is no file", provider="/dev/null")
+        self.refused(2, str(loop), "is not there", provider=loop)
+        self.refused(2, "did you mean emulator?", provider="Emulator")
+
     def test_a_library_without_the_function(self):
         self.refused_provider(2, "no_symbol", "is no provider of a device: it exports no titan_device_provider")
 

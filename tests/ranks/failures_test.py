@@ -133,7 +133,14 @@ class Refusals(unittest.TestCase):
                                                                    "size times data-parallel degree (8 % (2 * 3) != 0)"])
 
     def test_ranks_with_other_arguments(self):
-        other = 'if [ "$RANK" = 1 ]; then exec "$@" --debug.seed 7; fi; exec "$@"'
+        self.refused_difference('if [ "$RANK" = 1 ]; then exec "$@" --debug.seed 7; fi; exec "$@"')
+
+    def test_ranks_on_other_devices(self):
+        self.refused_difference('if [ "$RANK" = 1 ]; then exec "$@" --device cpu; fi; exec "$@" --device neuron')
+        self.refused_difference('[ "$RANK" = 1 ] || export TITAN_NEURON_HBM_GIB=8; exec "$@" --device neuron')
+
+    def refused_difference(self, other):
+        """`other`: a shell's words that start rank 1 otherwise than the rest."""
         job = TrainJob(2, "--training.steps", "2", program=["--no-python", "sh", "-c", other, "sh", TITAN, "train"])
         code, text = job.finish()
         self.assertEqual(code, 1, text)

@@ -20,7 +20,7 @@ class Job:
         environment = {**os.environ, "HOME": str(home), "TITAN_NUM_THREADS": "1", name: value, **variables}
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         text=True, cwd=cwd, env=environment, start_new_session=True)
-        self.lines = []
+        self.lines, self.ended = [], False
         self.changed = threading.Condition()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -30,6 +30,9 @@ class Job:
             with self.changed:
                 self.lines.append(line.rstrip("\n"))
                 self.changed.notify_all()
+        with self.changed:  # who waits for a line learns that none will come
+            self.ended = True
+            self.changed.notify_all()
 
     def wait_for(self, pattern):
         """The first line that the pattern is found in."""
@@ -39,7 +42,7 @@ class Job:
                 for line in self.lines:
                     if re.search(pattern, line):
                         return line
-                if not self.changed.wait(deadline - time.monotonic()) or self.process.poll() is not None:
+                if self.ended or not self.changed.wait(deadline - time.monotonic()):
                     raise AssertionError(f"'{pattern}' never came:\n" + "\n".join(self.lines))
 
     def pids(self, rank=None):

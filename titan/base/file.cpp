@@ -142,7 +142,19 @@ fs::path cache_folder() {
   if (const auto given = env("TITAN_CACHE_DIR")) return *given;
   if (const auto base = env("XDG_CACHE_HOME")) return fs::path(*base) / "titan";
   if (const auto home = env("HOME")) return fs::path(*home) / ".cache" / "titan";
-  return fs::temp_directory_path() / format("titan-{}", ::getuid());
+  return own_temporary_folder();
+}
+
+fs::path own_temporary_folder() {
+  const fs::path folder = fs::temp_directory_path() / format("titan-{}", ::getuid());
+  ::mkdir(folder.c_str(), 0700);
+  struct stat info{};
+  const bool is_ours = ::lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
+                       info.st_uid == ::getuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (is_ours) return folder;
+  throw ValueError(
+      "{} is not this user's own folder, so nothing is kept there: set TITAN_CACHE_DIR to a folder of yours",
+      folder.string());
 }
 
 MappedFile::MappedFile(fs::path path) : path_(std::move(path)) {

@@ -37,8 +37,12 @@ std::filesystem::path executable_path();
 std::filesystem::path share_folder();
 
 /// The user's cache folder for titan: $TITAN_CACHE_DIR, else $XDG_CACHE_HOME/titan, else $HOME/.cache/titan,
-/// else one in the temporary folder that only this user may read.
+/// else own_temporary_folder().
 std::filesystem::path cache_folder();
+
+/// titan-<uid> in the temporary folder, made where it is missing. ValueError when it is another user's, or
+/// others can write it: what lies there is loaded and run.
+std::filesystem::path own_temporary_folder();
 
 /// A read-only view of a whole file. The bytes stay valid as long as this lives.
 class MappedFile {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "titan/base/build_info.h"
+#include "titan/base/elf.h"
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
@@ -96,6 +97,7 @@ const ModuleExports& open_module(const fs::path& library, const fs::path& source
   void* handle = nullptr;
   {
     const InitialisationGuard guard(source);
+    require_whole_library(library);
     handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());

@@ -54,16 +54,7 @@ fs::path module_cache() {
   fs::create_directories(folder, failed);
   if (!failed && ::access(folder.c_str(), W_OK | X_OK) == 0) return folder;
 
-  const fs::path base = fs::temp_directory_path() / format("titan-{}", ::getuid());
-  ::mkdir(base.c_str(), 0700);
-  struct stat info{};
-  const bool is_ours = ::lstat(base.c_str(), &info) == 0 && S_ISDIR(info.st_mode) &&
-                       info.st_uid == ::getuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-  if (!is_ours) {
-    throw ConfigError(
-        "compiled modules can be kept neither in {} nor in {}: set TITAN_CACHE_DIR to a folder of yours",
-        folder.string(), base.string());
-  }
+  const fs::path base = own_temporary_folder();
   fs::create_directories(base / "modules");
   return base / "modules";
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "titan/base/device_provider.h"
+#include "titan/base/elf.h"
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
@@ -34,6 +35,7 @@ std::optional<TakenDevice>& taken() {
 struct ProviderLibrary {
   std::string path;
   std::string origin;
+  bool is_emulator = false;
 
   template <class... Args>
   [[noreturn]] void refuse(std::string_view fmt, const Args&... args) const {
@@ -55,14 +57,32 @@ ProviderLibrary library_of(const std::string& provider) {
   return {.path = emulator ? emulator_path() : provider,
           .origin = !named     ? "--device neuron"
                     : emulator ? format("{}={}", kProviderVariable, kEmulator)
-                               : kProviderVariable};
+                               : kProviderVariable,
+          .is_emulator = emulator};
+}
+
+void require_library_file(const ProviderLibrary& library) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(library.path, ignored);
+  const bool there = std::filesystem::exists(status);
+  if (!std::filesystem::is_regular_file(status) && library.is_emulator) {
+    library.refuse("is not there: this installation of titan is incomplete; build or install it again");
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    library.refuse("is {}; give the path of a library that brings the device, or '{}'{}",
+                   there ? "no file" : "not there", kEmulator,
+                   did_you_mean(library.path, {std::string(kEmulator)}));
+  }
+  try {
+    require_whole_library(library.path);
+  } catch (const ValueError& error) {
+    throw ConfigError("{}: {}", library.origin, error.what());
+  }
 }
 
 const DeviceProvider& open_provider(const ProviderLibrary& library) {
+  require_library_file(library);
   // A name without a slash would be looked for in the system's folders.
-  if (!std::filesystem::is_regular_file(library.path)) {
-    library.refuse("is not there; give the path of a library that brings the device, or '{}'", kEmulator);
-  }
   const std::string path = std::filesystem::absolute(library.path).string();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {

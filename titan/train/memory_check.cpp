@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kProcessBytes = 56 << 20;
 
 std::string gib(int64_t bytes) {
-  const bool small = bytes > 0 && bytes < (int64_t{1} << 30);
-  return fixed(static_cast<double>(bytes) / kGiB, small ? 2 : 1);
+  const double number = static_cast<double>(bytes) / kGiB;
+  return fixed(number, number >= 1 || bytes == 0 ? 1 : number >= 0.1 ? 2 : 4);
 }
 
 /// What one rank holds, in bytes.

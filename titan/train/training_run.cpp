@@ -77,7 +77,12 @@ void report_config(TrainingRun& run) {
 
 void build_mesh(TrainingRun& run) {
   run.world = meet_ranks(run.launch, run.dims, run.config().comm);
-  require_same_config(*run.world, run.request.shown_config);
+  Json shown = Json::object();
+  shown.set("config", run.request.shown_config);
+  shown.set("device", run.device.type);
+  // A machine's own memory may differ from another's; that of emulated cores is a setting.
+  if (run.device.emulated) shown.set("capacity", run.device.capacity_bytes);
+  require_same_config(*run.world, shown);
 }
 
 void report_overrides(TrainingRun& run) {
@@ -218,7 +223,8 @@ int64_t parameter_bytes(const TrainingRun& run) {
 
 void report_capacity(TrainingRun& run) {
   log_info("{}", peak_line(run.metrics->peak().flops));
-  log_info("That peak was {}", run.metrics->peak().source);
+  log_info("That peak was {}{}", run.metrics->peak().source,
+           run.device.emulated ? "; tps, tflops and mfu are those of this machine, which emulates it" : "");
   log_info("{}", model_memory_line(run.device, parameter_bytes(run)));
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -71,4 +72,29 @@ TEST_CASE("what is no regular file is neither replaced nor mapped") {
 TEST_CASE("absolute drops dots and trailing slashes") {
   CHECK(absolute("/a/./b/../c/") == "/a/c");
   CHECK(absolute("x") == (fs::current_path() / "x").string());
+}
+
+TEST_CASE("the cache in the temporary folder is this user's alone, or refused") {
+  const fs::path temporary = fresh_folder();
+  const auto variable = [](const char* name) { return std::string(getenv(name) ? getenv(name) : ""); };
+  const std::string before = variable("TMPDIR");
+  setenv("TMPDIR", temporary.c_str(), 1);
+  const fs::path folder = own_temporary_folder();
+  CHECK(folder.parent_path() == temporary);
+  CHECK((fs::status(folder).permissions() & fs::perms::all) == fs::perms::owner_all);
+  CHECK(own_temporary_folder() == folder);
+
+  fs::permissions(folder, fs::perms::all);
+  CHECK_THROWS_WITH_AS(own_temporary_folder(), doctest::Contains("set TITAN_CACHE_DIR"), ValueError);
+  fs::remove(folder);
+  fs::create_directory_symlink("/tmp", folder);
+  CHECK_THROWS_AS(own_temporary_folder(), ValueError);
+  if (getuid() == 0) {
+    fs::remove(folder);
+    REQUIRE(mkdir(folder.c_str(), 0700) == 0);
+    REQUIRE(chown(folder.c_str(), 12345, 12345) == 0);
+    CHECK_THROWS_AS(own_temporary_folder(), ValueError);
+  }
+  before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
+  fs::remove_all(temporary);
 }

@@ -164,8 +164,13 @@ bool CompilationCache::load(uint64_t hash, const std::string& signature) const {
 
 void CompilationCache::store(uint64_t hash, const std::string& signature) {
   if (options_.folder.empty() || !writable_) return;
-  const std::error_code error = write_entry(entry_path(options_.folder, hash), signature + '\n');
+  const fs::path path = entry_path(options_.folder, hash);
+  const std::error_code error = write_entry(path, signature + '\n');
   if (!error) return;
+  if (error == std::errc::is_a_directory) {  // the others may still have room
+    warn_once(format("cannot keep a compiled operator in {}: it is a folder; remove it", path.string()));
+    return;
+  }
   writable_ = false;
   warn_once(
       format("cannot keep compiled operators in {}: {}. The run goes on and keeps no more of them on disk; "

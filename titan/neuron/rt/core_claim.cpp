@@ -38,7 +38,10 @@ struct ReportBytes {
 static_assert(sizeof(ReportBytes) == sizeof(CoreReport) && std::atomic<int64_t>::is_always_lock_free);
 
 fs::path state_path() {
-  if (const auto given = env(kStateVariable)) return *given;
+  if (const auto given = env(kStateVariable)) {
+    const fs::path folder = fs::path(*given).lexically_normal();
+    return folder.has_filename() ? folder : folder.parent_path();  // without a last slash
+  }
   return fs::path("/dev/shm") / format("titan-neuron-{}", ::geteuid());
 }
 
@@ -126,17 +129,29 @@ std::string holder_of(int64_t physical_core) {
       core, lnc, holder_of(physical_core), kStateVariable);
 }
 
-/// Opens and locks a physical core's file. -1 when another one has it; ValueError when there can be no file.
+[[noreturn]] void refuse_file(const fs::path& file, int error) {
+  const bool odd = error == ELOOP || error == EISDIR || error == ESPIPE || error == ENXIO;
+  throw ConfigError("cannot write {}, a claim of an emulated Neuron core: {}; {}set {} to another folder",
+                    file.string(), odd ? "it is no file" : std::strerror(error), odd ? "remove it, or " : "",
+                    kStateVariable);
+}
+
+/// Opens and locks a physical core's file. -1 when another one has it; ConfigError when there can be no file.
 int lock_core(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) throw ValueError("cannot write {}: {}", file.string(), std::strerror(errno));
+  if (fd < 0) refuse_file(file, errno);
+  struct stat info{};
+  if (::fstat(fd, &info) == 0 && !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    refuse_file(file, ESPIPE);
+  }
   struct flock lock = whole_file(F_WRLCK);
   if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return fd;
   const int error = errno;
   ::close(fd);
   if (error == EAGAIN || error == EACCES) return -1;
-  throw ValueError("cannot lock {}: {}; set {} to a folder of another file system", file.string(),
-                   std::strerror(error), kStateVariable);
+  throw ConfigError("cannot lock {}: {}; set {} to a folder of another file system", file.string(),
+                    std::strerror(error), kStateVariable);
 }
 
 /// An empty report in the file's memory, which is allocated now: a full file system would otherwise end the
@@ -149,8 +164,8 @@ CoreReport* map_report(int fd, const fs::path& file) {
     if (memory == MAP_FAILED) error = errno;
   }
   if (error != 0) {
-    throw ValueError("cannot write {}: {}; set {} to a folder with room", file.string(), std::strerror(error),
-                     kStateVariable);
+    throw ConfigError("cannot write {}: {}; set {} to a folder with room", file.string(),
+                      std::strerror(error), kStateVariable);
   }
   return new (memory) CoreReport{};
 }
@@ -186,7 +201,7 @@ CoreClaim::CoreClaim(int64_t core, int64_t lnc) : CoreClaim(core) {
     if (files_.size() == 1) {
       report_ = map_report(fd, file);
     } else if (::ftruncate(fd, 0) != 0) {
-      throw ValueError("cannot write {}: {}", file.string(), std::strerror(errno));
+      refuse_file(file, errno);
     }
   }
   write_command(*report_);

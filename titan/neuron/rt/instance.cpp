@@ -127,7 +127,7 @@ int64_t Instance::core_of(int64_t local_rank, int64_t local_world_size) const {
   if (local_world_size <= visible) return visible_cores[static_cast<size_t>(local_rank)];
 
   const bool restricted = visible < num_cores();
-  std::string remedy = format("Start at most {} ranks (--nproc_per_node)", visible);
+  std::string remedy = format("Start at most {} (--nproc_per_node)", visible);
   if (restricted) remedy += format(", or let {} or {} show more", kVisibleVariable, kNumCoresVariable);
   if (!restricted && lnc == 2)
     remedy += format(", or set {}=1, which gives {} logical cores of half the HBM", kLncVariable,

@@ -181,6 +181,17 @@ TEST_CASE("an entry on disk that is damaged or of another signature is compiled 
   check_consistent(cache.statistics());
 }
 
+TEST_CASE("a folder in an entry's place costs that entry only") {
+  const CacheFolder folder;
+  fs::create_directories(folder.path / kEntry);
+  CompilationCache cache(options_for(folder.path));
+  cache.compile(kHash, kSignature, cost_of(2));
+  cache.compile(kHash + 1, "another", cost_of(1));
+  CHECK(cache.statistics().total_compilations == 2);
+  CHECK(files_in(folder.path) == 1);
+  CHECK(fs::is_directory(folder.path / kEntry));
+}
+
 TEST_CASE("several processes on one folder never leave or show a torn entry") {
   const CacheFolder folder;
   const fs::path entry = folder.path / kEntry;

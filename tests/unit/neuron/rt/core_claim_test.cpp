@@ -264,6 +264,32 @@ TEST_CASE("the state folder is made for its user alone") {
   CHECK(state_folder() == format("/dev/shm/titan-neuron-{}", ::geteuid()));
 }
 
+TEST_CASE("a slash at the end of the state folder's name changes nothing") {
+  Machine machine;
+  const mode_t before = ::umask(002);
+  machine.use(machine.root / "slash/");
+  CHECK_NOTHROW(CoreClaim(0, 2));
+  ::umask(before);
+}
+
+TEST_CASE("a claim's file that is no file is an error of the configuration") {
+  Machine machine;
+  const fs::path file = state_folder() / "core-0";
+  const auto check_refused = [&] {
+    CHECK_THROWS_WITH_AS(CoreClaim(0, 2),
+                         doctest::Contains("it is no file; remove it, or set TITAN_NEURON_STATE_DIR"),
+                         ConfigError);
+    fs::remove(file);
+  };
+  fs::create_symlink("/dev/null", file);
+  check_refused();
+  fs::create_directory(file);
+  check_refused();
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  check_refused();
+  CHECK_NOTHROW(CoreClaim(0, 2));
+}
+
 TEST_CASE("a state folder that is a link, a file, open to others or another user's is refused") {
   Machine machine;
   const auto refused = [&](const fs::path& folder, const char* why) {
@@ -278,6 +304,7 @@ TEST_CASE("a state folder that is a link, a file, open to others or another user
   fs::create_directory(machine.root / "real");
   fs::create_symlink(machine.root / "real", machine.root / "link");
   refused(machine.root / "link", "is a symbolic link");
+  refused(machine.root / "link/", "is a symbolic link");
   write_file_atomic(machine.root / "file", "x");
   refused(machine.root / "file", "is no folder");
   fs::create_directory(machine.root / "open");

@@ -138,18 +138,17 @@ TEST_CASE("more ranks than cores are refused on every rank alike, with what to d
   const Instance two = machine({});
   const std::string refusal = message(two, 0, 65);
   CHECK(refusal == message(two, 64, 65));
-  CHECK(
-      refusal ==
-      "65 ranks on this machine need a logical core each, but the emulated trn2.48xlarge has 64 at LNC 2. "
-      "Start at most 64 ranks (--nproc_per_node), or set NEURON_LOGICAL_NC_CONFIG=1, which gives 128 logical "
-      "cores of half the HBM");
+  CHECK(refusal ==
+        "65 ranks on this machine need a logical core each, but the emulated trn2.48xlarge has 64 at LNC 2. "
+        "Start at most 64 (--nproc_per_node), or set NEURON_LOGICAL_NC_CONFIG=1, which gives 128 logical "
+        "cores of half the HBM");
   const std::string one = message(machine({{"NEURON_LOGICAL_NC_CONFIG", "1"}}), 0, 129);
   CHECK(
       one ==
       "129 ranks on this machine need a logical core each, but the emulated trn2.48xlarge has 128 at LNC 1. "
-      "Start at most 128 ranks (--nproc_per_node)");
+      "Start at most 128 (--nproc_per_node)");
   const std::string few = message(machine({{"NEURON_RT_VISIBLE_CORES", "4-6"}}), 3, 4);
-  CHECK(few.find("has 64 at LNC 2, of which 3 are visible. Start at most 3 ranks") != std::string::npos);
+  CHECK(few.find("has 64 at LNC 2, of which 3 are visible. Start at most 3") != std::string::npos);
   CHECK(few.find("NEURON_RT_VISIBLE_CORES") != std::string::npos);
   CHECK(few.find("NEURON_LOGICAL_NC_CONFIG") == std::string::npos);  // the list would hide as many at LNC 1
 }

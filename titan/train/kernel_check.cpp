@@ -399,7 +399,7 @@ void check_determinism(CheckTable& table, const CheckKind& kind, const ModulePai
 }
 
 std::string heading(const Replacement& what, const CheckKind& kind) {
-  return format("{}: {} -> {}, a {} in {} place(s), the first {}", what.override_name,
+  return format("{}: {} -> {}, {} in {} place(s), the first {}", what.override_name,
                 type_name(*what.before.type), type_name(*what.after.type), kind.name, what.fqns.size(),
                 what.fqns.front());
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "titan/base/error.h"
+#include "titan/nkilib/attention/attention.h"
 #include "titan/nkilib/cross_entropy/cross_entropy.h"
 #include "titan/nkilib/rmsnorm/rmsnorm.h"
 #include "titan/nkilib/rope_hf/rope_hf.h"
@@ -49,12 +50,17 @@ RunnableKernel rmsnorm_backward_kernel() {
           }};
 }
 
+/// Columns that a core takes at once.
+int64_t loss_columns(const Tensor& logits) {
+  return logits.dim() == 2 ? std::min<int64_t>(logits.size(1), nkilib::CrossEntropyOptions{}.chunk_size) : 1;
+}
+
 RunnableKernel cross_entropy_kernel() {
   return {"cross_entropy",
           {{"logits", {128, 1000}}, {"targets", {128}, at::kInt}},
           [](const TensorsByName& given, int64_t lnc) {
-            const auto [loss, lse] =
-                wrap_nki(nkilib::cross_entropy_forward)[lnc](given.at("logits"), given.at("targets"), {});
+            const auto [loss, lse] = wrap_nki(nkilib::cross_entropy_forward)[lnc](
+                given.at("logits"), given.at("targets"), {.chunk_size = loss_columns(given.at("logits"))});
             return std::vector<NamedTensor>{{"loss", loss}, {"lse", lse}};
           }};
 }
@@ -64,9 +70,45 @@ RunnableKernel cross_entropy_backward_kernel() {
           {{"logits", {128, 1000}}, {"targets", {128}, at::kInt}, {"lse", {128}, at::kFloat}},
           [](const TensorsByName& given, int64_t lnc) {
             const auto dlogits = wrap_nki(nkilib::cross_entropy_backward)[lnc](
-                given.at("logits"), given.at("targets"), given.at("lse"), {.inplace = false});
+                given.at("logits"), given.at("targets"), given.at("lse"),
+                {.chunk_size = loss_columns(given.at("logits")), .inplace = false});
             return std::vector<NamedTensor>{{"dlogits", dlogits}};
           }};
+}
+
+nkilib::AttentionOptions attention_options(const TensorsByName& given) {
+  const auto first_key = given.find("first_key");
+  if (first_key == given.end()) return {};
+  return {.first_key = nki_tensor(first_key->second)};
+}
+
+const std::vector<RunnableInput> kAttentionInputs = {
+    {"q", {1, 256, 8, 64}}, {"k", {1, 256, 2, 64}}, {"v", {1, 256, 2, 64}}};
+const RunnableInput kFirstKey = {.name = "first_key", .dtype = at::kInt, .is_optional = true};
+
+RunnableKernel attention_kernel() {
+  RunnableKernel kernel{"attention", kAttentionInputs, [](const TensorsByName& given, int64_t lnc) {
+                          const auto [out, lse] = wrap_nki(nkilib::attention_forward)[lnc](
+                              given.at("q"), given.at("k"), given.at("v"), attention_options(given));
+                          return std::vector<NamedTensor>{{"out", out}, {"lse", lse}};
+                        }};
+  kernel.inputs.push_back(kFirstKey);
+  return kernel;
+}
+
+RunnableKernel attention_backward_kernel() {
+  RunnableKernel kernel{"attention_backward", kAttentionInputs, [](const TensorsByName& given, int64_t lnc) {
+                          const nkilib::AttentionGradients of{given.at("out"), given.at("lse"),
+                                                              given.at("dout")};
+                          const auto [dq, dk, dv] = wrap_nki(nkilib::attention_backward)[lnc](
+                              given.at("q"), given.at("k"), given.at("v"), of, attention_options(given));
+                          return std::vector<NamedTensor>{{"dq", dq}, {"dk", dk}, {"dv", dv}};
+                        }};
+  kernel.inputs.push_back({"out", {1, 256, 8, 64}});
+  kernel.inputs.push_back({"lse", {1, 8, 256}, at::kFloat});
+  kernel.inputs.push_back({"dout", {1, 256, 8, 64}});
+  kernel.inputs.push_back(kFirstKey);
+  return kernel;
 }
 
 bool is_tensor(const c10::Argument& argument) {
@@ -138,7 +180,9 @@ const std::vector<RunnableKernel>& library_kernels() {
                                                       rmsnorm_kernel(),
                                                       rmsnorm_backward_kernel(),
                                                       cross_entropy_kernel(),
-                                                      cross_entropy_backward_kernel()};
+                                                      cross_entropy_backward_kernel(),
+                                                      attention_kernel(),
+                                                      attention_backward_kernel()};
   return kernels;
 }
 

@@ -1,0 +1,279 @@
+"""`titan kernel check | run | trace`, and that docs/write_a_kernel.md knows every rule and instruction."""
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+TITAN = os.environ["TITAN"]
+SOURCE = Path(os.environ["TITAN_SOURCE_DIR"])
+MUTANTS = SOURCE / "tests" / "cli" / "kernel_mutants"
+MODEL = ["--module", "qwen3", "--config", "qwen3_demo"]
+
+
+def write_safetensors(path, tensors):
+    """float32 tensors {name: (shape, numbers)}."""
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        piece = struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(piece)]}
+        data += piece
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    """The same, back: {name: (shape, numbers)}."""
+    whole = path.read_bytes()
+    size = struct.unpack("<Q", whole[:8])[0]
+    header, data = json.loads(whole[8:8 + size]), whole[8 + size:]
+    header.pop("__metadata__", None)
+    return {name: (entry["shape"], struct.unpack(f"<{(entry['data_offsets'][1] - entry['data_offsets'][0]) // 4}f",
+                                                 data[slice(*entry["data_offsets"])]))
+            for name, entry in header.items()}
+
+
+def call_text(text, opening):
+    """From a parenthesis to the one that closes it."""
+    depth, quoted = 0, False
+    for i in range(opening, len(text)):
+        if text[i] == '"' and text[i - 1] != "\\":
+            quoted = not quoted
+        if not quoted:
+            depth += {"(": 1, ")": -1}.get(text[i], 0)
+        if depth == 0:
+            return text[opening:i + 1]
+    return ""
+
+
+def rules_in(text):
+    """Rules that a source names: "memory.unwritten" anywhere, and the first text of each require() and fail()."""
+    found = set(re.findall(r'"([a-z_]+\.[a-z-]+)"', text))
+    for match in re.finditer(r"\b(?:require|fail)\(", text):
+        texts = re.findall(r'"((?:[^"\\]|\\.)*)"', call_text(text, match.end() - 1))
+        if texts and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", texts[0]):
+            found.add(texts[0])
+    if "memory.{}-full" in text:
+        found |= {"memory.sbuf-full", "memory.psum-full"}
+    return found
+
+
+class Document(unittest.TestCase):
+    def setUp(self):
+        self.text = (SOURCE / "docs" / "write_a_kernel.md").read_text()
+
+    def test_the_document_says_first_that_kernels_run_in_the_simulator_only(self):
+        self.assertTrue(self.text.startswith("# Write a kernel\n\nKernels written here run in the simulator only"))
+
+    def test_the_document_has_every_rule_and_no_other(self):
+        files = sorted((SOURCE / "titan" / "nki").glob("*.cpp"))
+        rules = set().union(*(rules_in(file.read_text()) for file in files))
+        self.assertGreater(len(rules), 120)
+        section = self.text[self.text.index("\n## Rules\n"):]
+        written = set()
+        for row in re.findall(r"(?m)^\| (`.*?) \|", section):
+            written |= set(re.findall(r"`([^`]+)`", row))
+        self.assertEqual(written, rules)
+
+    def test_the_document_has_every_instruction_view_and_function_of_the_language(self):
+        headers = SOURCE / "titan" / "nki"
+        table = self.text[self.text.index("\n## From Python\n"):self.text.index("\n## Rules\n")]
+        right = " ".join(row.split(" | ")[-1] if "the same" not in row else row
+                         for row in re.findall(r"(?m)^\| `.*$", table))
+        instructions = re.findall(r"(?m)^void (\w+)\(", (headers / "isa.h").read_text())
+        self.assertGreater(len(instructions), 20)
+        for name in instructions:
+            self.assertIn(f"nisa::{name}(", right)
+        views = re.findall(r"(?m)^  Tensor (\w+)\(.*Where::current\(\)\) const;", (headers / "tensor.h").read_text())
+        self.assertGreater(len(views), 6)
+        for name in set(views) - {"subscript"}:
+            self.assertIn(f"t.{name}(", right)
+        language = re.findall(r"(?m)^(?:inline )?(?:Tensor|void|int64_t|auto) (\w+)\(", (headers / "language.h").read_text())
+        self.assertGreater(len(language), 8)
+        for name in language:
+            self.assertIn(name, right)
+
+
+class Kernel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = Path(cls.folder.name)
+        shutil.copy(SOURCE / "examples" / "my_neuron_kernels.cpp", cls.root)
+        for file in MUTANTS.iterdir():
+            shutil.copy(file, cls.root)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_titan(self, *args, code=0, **env):
+        surroundings = {name: value for name, value in os.environ.items() if "NEURON" not in name}
+        surroundings.update(TITAN_NEURON_STATE_DIR=str(self.root / "state"), **env)
+        run = subprocess.run([TITAN, "kernel", *args], env=surroundings, cwd=self.root, capture_output=True, text=True,
+                             timeout=600)
+        self.assertEqual(run.returncode, code, run.stdout + run.stderr)
+        return run
+
+    def check(self, module, *args, code=0):
+        return self.run_titan("check", "--override.imports", module, *MODEL, *args, code=code)
+
+    def differences(self, text, prefix):
+        """max |difference| of each row whose input set begins so."""
+        rows = [line for line in text.splitlines() if line.startswith("  " + prefix)]
+        return [re.split(r"  +", row.strip())[-4] for row in rows]
+
+    # --- check ---
+
+    def test_the_guides_kernel_passes_with_no_difference_in_float32(self):
+        run = self.check("my_neuron_kernels", "--strict")
+        self.assertIn("nki_rope: CosSinRoPEConfig -> NKIRoPE.Config, RoPE in 4 place(s), "
+                      "the first model_spec.model.layers.0.attention.rope", run.stdout)
+        differences = self.differences(run.stdout, "fp32")
+        self.assertEqual(len(differences), 5 * 4)
+        self.assertEqual(set(differences), {"0.0"})
+        self.assertEqual(len(self.differences(run.stdout, "bf16")), 4 * 4)
+        self.assertIn("257 tokens               refused: rope_hf requires a sequence length that is a multiple of "
+                      "128 * LNC=256, got 257", run.stdout)
+        self.assertIn("unwritten memory         none is read", run.stdout)
+        self.assertIn("determinism              3 runs give the same bits", run.stdout)
+        self.assertRegex(run.stdout, r"difference quotients     worst gradient off by \S+ of \S+, allowed")
+        self.assertTrue(run.stdout.endswith("nki_rope: passed\n"), run.stdout)
+        for line in run.stdout.splitlines():
+            self.assertIn(" - root - INFO - " + line + "\n", run.stderr)
+
+    def test_each_mutant_fails_and_the_input_that_shows_it_is_named(self):
+        # As many key heads as query heads, so that crossed gradients have the right shapes.
+        layers = "--model_spec.model.layers.*.attention."
+        alike = [layers + "n_kv_heads", "8", layers + "qkv_linear.wk.out_features", "256",
+                 layers + "qkv_linear.wv.out_features", "256"]
+        shown = {
+            "flattened_cache": r"fp32 batch 4 plain: .*rope_cache \[1024, 64\] has no batch dimension",
+            "swapped_sines": r"fp32 batch 1 drawn cache: query: off by",
+            "missing_backward": r"fp32 batch 1 plain: nki_op mutant::no_backward: a gradient is wanted, and it has no "
+                                r"backward",
+            "last_tile": r"fp32 batch 1 plain: query: \d+ of \d+ numbers are NaN or were never written",
+            "wrong_gradient": r"fp32 batch 1 plain: grad query: off by",
+        }
+        self.assertEqual({file.stem for file in MUTANTS.glob("*.cpp")}, set(shown))
+        with ThreadPoolExecutor(2) as pool:
+            runs = dict(zip(shown, pool.map(lambda name: self.check(name, *alike, code=1), shown)))
+        for name, what in shown.items():
+            with self.subTest(name):
+                self.assertRegex(runs[name].stdout.splitlines()[-1], "^mutant: FAILED, first shown by " + what)
+
+    def test_a_config_without_overrides_and_a_length_that_is_none_are_refused(self):
+        run = self.run_titan("check", *MODEL, code=2)
+        self.assertIn("no overrides; name their module with --override.imports", run.stderr)
+        run = self.check("my_neuron_kernels", "--seq_len", "many", code=2)
+        self.assertIn("--seq_len must be a number of tokens, got many", run.stderr)
+        self.assertIn("did you mean trace?", self.run_titan("trac", code=2).stderr)
+
+    def test_a_module_whose_call_is_not_known_is_refused_by_name(self):
+        (self.root / "whole_model.cpp").write_text(
+            "#include <titan/recipes.h>\nusing namespace titan;\n"
+            "Override projections() {\n"
+            "  return override<QKVLinearConfig>({}, [](const QKVLinearConfig& config) { return config; });\n}\n")
+        run = self.check("whole_model", code=2)
+        self.assertIn("override 'projections' replaces a QKVLinearConfig "
+                      "(model_spec.model.layers.0.attention.qkv_linear), and how such a module is called is not known",
+                      run.stderr)
+
+    def test_a_replacement_with_other_weights_cannot_be_compared(self):
+        (self.root / "biased.cpp").write_text(
+            "#include <titan/recipes.h>\nusing namespace titan;\nOverride biased() {\n"
+            "  return override<LinearConfig>({.fqns = {\"*.wo\"}}, [](LinearConfig config) {\n"
+            "    config.bias = true;\n    return config;\n  });\n}\n")
+        run = self.check("biased", code=1)
+        self.assertRegex(run.stderr, r"the weight bias \[\d+\] of LinearConfig has no counterpart in LinearConfig")
+
+    def test_every_kind_of_module_passes_when_it_is_replaced_by_itself(self):
+        kinds = ("RMSNorm", "Attention", "FeedForward", "Linear", "Embedding")
+        for kind in kinds:
+            (self.root / f"same_{kind}.cpp").write_text(
+                f"#include <titan/recipes.h>\nusing namespace titan;\nOverride same_{kind}() {{\n"
+                f"  return override<{kind}Config>({{.exact = true}}, [](const {kind}Config& config) "
+                "{ return config; });\n}\n")
+            run = self.check(f"same_{kind}", "--seq_len", "16", "--strict")
+            self.assertIn(f", {kind} in ", run.stdout)
+            self.assertEqual(set(self.differences(run.stdout, "fp32")), {"0.0"})
+
+    # --- run and trace ---
+
+    def test_a_kernel_of_nkilib_runs_on_given_and_drawn_inputs(self):
+        write_safetensors(self.root / "x.safetensors", {"x": ([2, 4], [3, 4, 0, 0, 1, 1, 1, 1])})
+        run = self.run_titan("run", "rmsnorm", "--inputs", "x.safetensors", "--shape", "weight=4", "--lnc", "1",
+                             "--outputs", "y.safetensors")
+        self.assertRegex(run.stdout, r"(?m)^y \[2, 4\] Float, sum \S+, sha256 [0-9a-f]{16}$")
+        shape, rstd = read_safetensors(self.root / "y.safetensors")["rstd"]
+        self.assertEqual(shape, [2, 1])
+        self.assertAlmostEqual(rstd[0], 0.4, places=5)
+        self.assertAlmostEqual(rstd[1], 1.0, places=5)
+
+    def test_every_kernel_of_nkilib_runs_on_drawn_inputs_alike_on_one_core_and_two(self):
+        listed = re.search(r"Kernels of nkilib: (.*)\.", self.run_titan("run", "--help").stdout)[1].split(", ")
+        self.assertIn("rope_hf", listed)
+        for kernel in listed:
+            outputs = [self.run_titan("run", kernel, "--lnc", lnc).stdout for lnc in "12"]
+            names = [re.findall(r"(?m)^(\w+ \[.*?\] \w+), sum", output) for output in outputs]
+            self.assertTrue(names[0])
+            self.assertEqual(names[0], names[1])
+
+    def test_an_operator_of_a_module_runs_by_its_name(self):
+        words = ["my_kernels::rope_fwd", "--imports", "my_neuron_kernels", "--shape", "query=1,256,4,64",
+                 "--shape=key=1,256,2,64", "--shape", "rope_cache=1,256,128"]
+        run = self.run_titan("run", *words)
+        self.assertIn("output0 [1, 256, 4, 64] Float", run.stdout)
+        self.assertEqual(run.stdout, self.run_titan("run", *words, "--lnc", "1").stdout)
+        self.assertNotEqual(run.stdout, self.run_titan("run", *words, "--seed", "1").stdout)
+
+    def test_a_trace_is_a_timeline_and_a_table_of_engines(self):
+        run = self.run_titan("trace", "my_kernels::rope_fwd", "--imports", "my_neuron_kernels", "--shape",
+                             "query=1,256,4,64", "--shape", "key=1,256,2,64", "--shape", "rope_cache=1,256,128",
+                             "--trace", "rope.json")
+        self.assertRegex(run.stdout, r"predicted \d+\.\d+ us")
+        self.assertRegex(run.stdout, r"core 1: .*\n  engine .*\n  vector ")
+        names = {event["name"] for event in json.loads((self.root / "rope.json").read_text())["traceEvents"]}
+        self.assertIn("tensor_tensor", " ".join(names))
+
+    def test_device_print_works_in_both(self):
+        (self.root / "printing.cpp").write_text(
+            "#include <titan/kernels.h>\nusing namespace titan;\nnamespace nl = nki::language;\n"
+            "namespace nisa = nki::isa;\n"
+            "static nki::Tensor twice(nki::Tensor x, double factor) {\n"
+            "  const auto tile = nl::ndarray(x.shape(), x.dtype());\n  nisa::dma_copy(tile, x);\n"
+            "  nisa::tensor_scalar(tile, tile, nl::multiply, factor);\n  nl::device_print(\"tile\", tile);\n"
+            "  const auto y = nl::ndarray(x.shape(), x.dtype(), nl::shared_hbm);\n  nisa::dma_copy(y, tile);\n"
+            "  return y;\n}\n"
+            "const auto wrapped = wrap_nki(twice);\n"
+            "const auto op = nki_op(\"printing::twice\", [](const at::Tensor& x, double factor) {\n"
+            "  return wrapped[1](x.contiguous(), factor);\n}, {.arguments = {\"x\", \"factor\"}});\n")
+        write_safetensors(self.root / "one.safetensors", {"x": ([1, 2], [1, 2])})
+        words = ["printing::twice", "--imports", "printing", "--inputs", "one.safetensors", "--value", "factor=2"]
+        printed = r"tile \[core 0\]: sbuf\[1, 2\] float32\n  \[0\] 2 4\n"
+        self.assertRegex(self.run_titan("run", *words).stderr, printed)
+        self.assertRegex(self.run_titan("trace", *words, "--trace", "t.json").stderr, printed)
+        self.assertIn("takes float factor: give --value factor=...", self.run_titan("run", *words[:-2], code=2).stderr)
+        wrong = self.run_titan("run", *words[:-1], "factor=two", code=2)
+        self.assertIn("--value factor=two: printing::twice takes float there", wrong.stderr)
+
+    def test_wrong_names_and_shapes_say_what_there_is(self):
+        self.assertIn("no kernel 'rope' in nkilib", self.run_titan("run", "rope", code=2).stderr)
+        self.assertIn("no operator 'a::b' is registered", self.run_titan("run", "a::b", code=2).stderr)
+        self.assertIn("--shape names y, which rmsnorm does not take",
+                      self.run_titan("run", "rmsnorm", "--shape", "y=1", code=2).stderr)
+        self.assertIn("sizes are numbers", self.run_titan("run", "rmsnorm", "--shape", "x=1,b", code=2).stderr)
+        self.assertIn("--lnc must be 1 or 2, got 3", self.run_titan("run", "rmsnorm", "--lnc", "3", code=2).stderr)
+        self.assertIn("trace", self.run_titan("trace", "rmsnorm", code=2).stderr)
+        self.assertIn("rmsnorm takes x [rows, features]",
+                      self.run_titan("run", "rmsnorm", "--shape", "x=4,5", code=1).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

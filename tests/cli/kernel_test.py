@@ -160,6 +160,7 @@ class Kernel(unittest.TestCase):
                                 r"backward",
             "last_tile": r"fp32 batch 1 plain: query: \d+ of \d+ numbers are NaN or were never written",
             "wrong_gradient": r"fp32 batch 1 plain: grad query: off by",
+            "unsteady": r"257 tokens: neither computed nor refused by a ValueError: bad length",
         }
         self.assertEqual({file.stem for file in MUTANTS.glob("*.cpp")}, set(shown))
         with ThreadPoolExecutor(2) as pool:
@@ -167,6 +168,13 @@ class Kernel(unittest.TestCase):
         for name, what in shown.items():
             with self.subTest(name):
                 self.assertRegex(runs[name].stdout.splitlines()[-1], "^mutant: FAILED, first shown by " + what)
+        self.assertIn("determinism              FAILED: query differs between two runs", runs["unsteady"].stdout)
+
+    def test_a_kernel_within_the_tolerance_passes_but_not_strictly(self):
+        shutil.copy(SOURCE / "examples" / "nki_rms_norm.cpp", self.root)
+        self.assertIn("nki_rms_norm: passed\n", self.check("nki_rms_norm", "--seq_len", "16").stdout)
+        run = self.check("nki_rms_norm", "--seq_len", "16", "--strict", code=1)
+        self.assertRegex(run.stdout, r"nki_rms_norm: FAILED, first shown by fp32 batch 1: y: off by \S+e-0[67]\n")
 
     def test_a_config_without_overrides_and_a_length_that_is_none_are_refused(self):
         run = self.run_titan("check", *MODEL, code=2)

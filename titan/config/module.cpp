@@ -22,9 +22,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A module whose namespace-scope initialisation throws cannot be caught: the dynamic loader has no
-/// unwinding. While a module loads, this handler says what happened and ends the program as an error of the
-/// user's.
+std::string initialisation_failure(const fs::path& file, std::string_view reason) {
+  return format("{} failed while it was loaded, in the initialisation of a variable at namespace scope: {}",
+                file.string(), reason);
+}
+
+/// A module whose namespace-scope initialisation throws can be caught only where the dynamic loader was built
+/// with unwinding. While a module loads, this handler says what happened elsewhere, and ends the program as
+/// an error of the user's.
 class InitialisationGuard {
  public:
   explicit InitialisationGuard(const fs::path& file) : before_(std::set_terminate(&end_program)) {
@@ -42,11 +47,7 @@ class InitialisationGuard {
     } catch (const std::exception& error) {
       reason = error.what();
     }
-    std::cerr << format(
-                     "titan: error: {} failed while it was loaded, in the initialisation of a variable at "
-                     "namespace scope: {}",
-                     file_.string(), reason)
-              << std::endl;
+    std::cerr << "titan: error: " << initialisation_failure(file_, reason) << std::endl;
     ::_exit(1);
   }
 
@@ -88,19 +89,27 @@ void require_compatible(const fs::path& library) {
       library.string(), stamp, module_stamp(stamp_needs_torch(stamp)));
 }
 
+/// Runs the library's initialisation.
+void* open_guarded(const fs::path& library, const fs::path& source) {
+  const InitialisationGuard guard(source);
+  // dlopen is declared not to throw, by which the compiler would leave out the handler.
+  void* (*volatile open)(const char*, int) = &dlopen;
+  try {
+    if (void* handle = open(library.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+  } catch (const std::exception& error) {
+    throw CommonError("{}", initialisation_failure(source, error.what()));
+  }
+  throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());
+}
+
 /// The exports of a module's library; opened once per content, never closed.
 const ModuleExports& open_module(const fs::path& library, const fs::path& source) {
   static std::map<void*, ModuleExports> opened;
   require_compatible(library);
   void* torch_library = nullptr;
   if (stamp_needs_torch(read_module_stamp(library))) torch_library = open_torch_library(source);
-  void* handle = nullptr;
-  {
-    const InitialisationGuard guard(source);
-    require_whole_library(library);
-    handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  }
-  if (handle == nullptr) throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());
+  require_whole_library(library);
+  void* handle = open_guarded(library, source);
   if (torch_library != nullptr) register_operators(torch_library, source);
   const auto [found, is_new] = opened.try_emplace(handle);
   if (!is_new) return found->second;

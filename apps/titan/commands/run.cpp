@@ -17,8 +17,10 @@ namespace {
 
 /// The message without control characters (names in damaged files may hold some).
 std::string printable(std::string_view message) {
-  // libtorch appends where in its code an error came from; that helps no user.
-  message = message.substr(0, std::min(message.find("\nException raised from"), message.find("\nframe #")));
+  // libtorch appends where in its code an error came from, or all devices that it knows; that helps no user.
+  for (const char* rest :
+       {"\nException raised from", "\nframe #", " This could be because the operator doesn't"})
+    message = message.substr(0, message.find(rest));
   std::string shown;
   for (const char c : message) {
     if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') shown += c;

@@ -1,0 +1,195 @@
+"""Training with the examples' kernels on one rank, on ranks that share rows, and on ranks that share matrices: the guide's
+kernel gives the bits of titan's own code in float32, the others stay within the bounds that hold between layouts."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TITAN = os.environ["TITAN"]
+SOURCE = Path(os.environ["TITAN_SOURCE_DIR"])
+FOLDER = Path(tempfile.mkdtemp(prefix="titan_nki_ranks_"))
+LIMIT = 300
+STEPS = 3
+LAYERS = 4
+# Of the loss and of the gradient norm, relative, in float32: what two layouts may differ by.
+LOSS_BOUND, NORM_BOUND = 2e-6, 1e-5
+# In bfloat16 the kernel rounds each product of the rotation to 8 bits, which titan's own code adds in float32 first.
+BF16_LOSS_BOUND, BF16_NORM_BOUND = 2e-3, 2e-2
+
+COMMON = ["--module", "qwen3", "--config", "qwen3_demo", "--training.steps", str(STEPS), "--training.global_batch_size", "4",
+          "--metrics.log_freq", "1", "--metrics.disable_color_printing", "--metrics.enable_jsonl", "--validator.no_enable",
+          "--lr_scheduler.warmup_steps", "1", "--checkpoint.last_save_in_hf", "--checkpoint.last_save_model_only"]
+ROPE, NORM, ATTENTION = "my_neuron_kernels", "nki_rms_norm", "nki_attention"
+ONE_RANK, SHARED_ROWS = ("1 rank", 1, ["--training.local_batch_size", "4"]), ("fsdp 2", 2, ["--training.local_batch_size", "2"])
+SHARED_MATRICES = ("tp 2", 2, ["--training.local_batch_size", "4", "--parallelism.tensor_parallel_degree", "2"])
+LAYOUTS = (ONE_RANK, SHARED_ROWS, SHARED_MATRICES)
+CONTRACT = "rope_hf requires a sequence length that is a multiple of 128 * LNC={}, got {}"
+
+
+def surroundings(**more):
+    kept = {name: value for name, value in os.environ.items() if "NEURON" not in name}
+    return {**kept, "TITAN_NEURON_STATE_DIR": str(FOLDER / "machine"), "TITAN_NUM_THREADS": "1", "HOME": str(FOLDER),
+            "TORCH_NEURONX_NEFF_CACHE_DIR": str(FOLDER / "neff"), "TITAN_MODULE_PATH": str(SOURCE / "examples"), **more}
+
+
+class Run:
+    def __init__(self, ranks, words, shown="0", **more):
+        self.folder = Path(tempfile.mkdtemp(dir=FOLDER))
+        words = [*COMMON, *words, "--dump_folder", str(self.folder)]
+        launcher = [TITAN, "torchrun", f"--nproc_per_node={ranks}", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0",
+                    "--role", "rank", "--tee", "3", "--local-ranks-filter", shown, "-m", "titan.train"]
+        done = subprocess.run([*([TITAN, "train"] if ranks == 1 else launcher), *words], capture_output=True, text=True,
+                              cwd=SOURCE, env=surroundings(**more), timeout=LIMIT)
+        self.code, self.log = done.returncode, done.stdout + done.stderr
+        lines = self.folder / "metrics.jsonl"
+        records = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+        self.losses = [record["loss_metrics/global_avg_loss"] for record in records]
+        self.norms = [record["grad_norm"] for record in records]
+        self.weights = {file.name: file.read_bytes() for file in self.folder.glob("checkpoint/step-*/*.safetensors")}
+
+    def replaced(self):
+        """The lines about replaced nodes, from the name on."""
+        return re.findall(r"\[Override\] .*", self.log)
+
+
+def short_documents():
+    """Of 40 words each, so that a row of 256 tokens holds several."""
+    corpus = FOLDER / "short.jsonl"
+    if not corpus.exists():
+        with gzip.open(SOURCE / "tests/assets/c4_test/data.jsonl.gz", "rt") as lines:
+            texts = [json.loads(line)["text"].split()[:40] for line, _ in zip(lines, range(400))]
+        corpus.write_text("".join(json.dumps({"text": " ".join(words)}) + "\n" for words in texts))
+    return ["--dataloader.dataset_path", str(corpus)]
+
+
+RUNS = {}
+
+
+def run(layout, *words, device="neuron", kernels=None, **more):
+    """A run of these words in that layout; the same run once."""
+    key = (layout[0], words, device, kernels, tuple(more.items()))
+    if key not in RUNS:
+        imports = ["--override.imports", kernels] if kernels else []
+        RUNS[key] = Run(layout[1], [*layout[2], *words, *short_documents(), *imports, "--device", device], **more)
+    return RUNS[key]
+
+
+def seq_len(tokens):
+    return "--training.seq_len", str(tokens)
+
+
+class Kernels(unittest.TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+    def trained(self, done):
+        self.assertEqual(done.code, 0, done.log)
+        self.assertEqual((len(done.losses), len(done.norms)), (STEPS, STEPS), done.log)
+        self.assertLess(done.losses[-1], done.losses[0])
+        return done
+
+    def of_every_layer(self, done):
+        line = "[Override] nki_rope: model_spec.model.layers.{}.attention.rope CosSinRoPEConfig -> NKIRoPE.Config"
+        self.assertEqual(done.replaced(), [line.format(layer) for layer in range(LAYERS)])
+
+    def same_bits(self, layout, *words, device="neuron"):
+        with self.subTest(layout=layout[0], words=words, device=device):
+            plain = self.trained(run(layout, *words, device=device))
+            kernel = self.trained(run(layout, *words, device=device, kernels=ROPE))
+            self.assertEqual(plain.replaced(), [])
+            self.of_every_layer(kernel)
+            self.assertEqual((kernel.losses, kernel.norms), (plain.losses, plain.norms))
+            self.assertTrue(plain.weights)
+            self.assertEqual(kernel.weights.keys(), plain.weights.keys())
+            for name, data in plain.weights.items():
+                self.assertTrue(kernel.weights[name] == data, name)
+
+    def close(self, layout, *words, kernels, bounds, device="neuron"):
+        with self.subTest(layout=layout[0], words=words, kernels=kernels, device=device):
+            plain = self.trained(run(layout, *words, device=device))
+            kernel = self.trained(run(layout, *words, device=device, kernels=kernels))
+            self.assertTrue(kernel.replaced())
+            for step in range(STEPS):
+                self.assertLessEqual(abs(kernel.losses[step] / plain.losses[step] - 1), bounds[0], f"loss {step + 1}")
+                self.assertLessEqual(abs(kernel.norms[step] / plain.norms[step] - 1), bounds[1], f"norm {step + 1}")
+            # Another rounding somewhere, or the kernel did not run.
+            self.assertNotEqual((kernel.losses, kernel.norms), (plain.losses, plain.norms))
+
+    def test_rows_hold_several_documents(self):
+        # Otherwise positions that restart and the document mask would not be looked at below.
+        document = self.trained(run(ONE_RANK, *seq_len(256)))
+        causal = self.trained(run(ONE_RANK, *seq_len(256), "--attention.mask", "causal"))
+        self.assertNotEqual(document.losses, causal.losses)
+
+    def test_the_guides_kernel_gives_the_bits_of_the_run_without_it(self):
+        for layout in LAYOUTS:
+            for tokens in (256, 512):
+                self.same_bits(layout, *seq_len(tokens))
+
+    def test_the_guides_kernel_gives_the_same_bits_on_cpu(self):
+        for layout in LAYOUTS:
+            self.same_bits(layout, *seq_len(256), device="cpu")
+
+    def test_the_guides_kernel_trains_in_bfloat16(self):
+        for layout in (ONE_RANK, SHARED_MATRICES):
+            self.close(layout, *seq_len(256), "--training.mixed_precision_param", "bfloat16", kernels=ROPE,
+                       bounds=(BF16_LOSS_BOUND, BF16_NORM_BOUND))
+
+    def test_a_kernel_for_norms_stays_within_the_bounds_of_layouts(self):
+        for layout in LAYOUTS:
+            self.close(layout, *seq_len(256), kernels=NORM, bounds=(LOSS_BOUND, NORM_BOUND))
+
+    def test_a_kernel_for_attention_stays_within_the_bounds_of_layouts(self):
+        for layout in LAYOUTS:
+            self.close(layout, *seq_len(256), kernels=ATTENTION, bounds=(LOSS_BOUND, NORM_BOUND))
+        self.close(SHARED_MATRICES, *seq_len(256), "--attention.mask", "causal", kernels=ATTENTION,
+                   bounds=(LOSS_BOUND, NORM_BOUND))
+        self.close(SHARED_MATRICES, *seq_len(256), "--parallelism.no_enable_sequence_parallel", kernels=ATTENTION,
+                   bounds=(LOSS_BOUND, NORM_BOUND))
+        self.close(ONE_RANK, *seq_len(256), kernels=ATTENTION, bounds=(LOSS_BOUND, NORM_BOUND), device="cpu")
+
+    def refused(self, code, log, message):
+        self.assertEqual(code, 1, log)
+        said = [line for line in log.splitlines() if message in line]
+        self.assertEqual(len([line for line in said if "titan: error: " in line]), 1, log)
+        for word in ("Building qwen3", "Loading", "terminate called", "frame #"):
+            self.assertNotIn(word, log)
+        return said
+
+    def test_a_length_that_the_kernel_cannot_take_is_refused_once_before_anything_is_built(self):
+        message = CONTRACT.format(256, 384)
+        for device in ("cpu", "neuron"):
+            single = run(ONE_RANK, *seq_len(384), device=device, kernels=ROPE)
+            self.assertEqual(len(self.refused(single.code, single.log, message)), 1)
+            self.assertFalse(list(single.folder.iterdir()), "nothing is written")
+            # One rank says it for both, and the launcher repeats it at the end.
+            both = run(SHARED_ROWS, *seq_len(384), device=device, kernels=ROPE, shown="0,1")
+            said = self.refused(both.code, both.log, message)
+            self.assertEqual(len(said), 2, both.log)
+            self.assertTrue(said[1].startswith("  model_spec.model.layers."), both.log)
+        for command in ("config", "shapes"):
+            shown = subprocess.run([TITAN, command, *COMMON, *seq_len(384), "--override.imports", ROPE], env=surroundings(),
+                                   capture_output=True, text=True, cwd=SOURCE, timeout=LIMIT)
+            self.assertEqual(len(self.refused(shown.returncode, shown.stdout + shown.stderr, message)), 1)
+
+    def test_with_one_physical_core_a_shorter_stride_trains(self):
+        done = self.trained(run(ONE_RANK, *seq_len(384), kernels=ROPE, NEURON_LOGICAL_NC_CONFIG="1"))
+        self.of_every_layer(done)
+        plain = self.trained(run(ONE_RANK, *seq_len(384), NEURON_LOGICAL_NC_CONFIG="1"))
+        self.assertEqual((done.losses, done.norms), (plain.losses, plain.norms))
+
+    def test_a_length_that_attention_cannot_take_is_refused_by_the_kernels_words(self):
+        words = "attention: the sequence length has to be a multiple of 128 and at most 8192, got 200"
+        done = run(SHARED_ROWS, *seq_len(200), kernels=ATTENTION, shown="0,1")
+        self.assertEqual(len(self.refused(done.code, done.log, words)), 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

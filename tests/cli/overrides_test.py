@@ -1,0 +1,134 @@
+"""The override registry through `titan config --override.imports`: what is replaced, and each way to get it wrong."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TITAN = os.environ["TITAN"]
+EXAMPLES = Path(os.environ["TITAN_SOURCE_DIR"]) / "examples"
+DEMO = ["--module", "qwen3", "--config", "qwen3_demo"]
+HAS_TORCH = (Path(TITAN).resolve().parent.parent / "lib" / "libtitan.so").exists()
+
+# Without torch, so that a module compiles in a second or two.
+MODULE = """
+#include <titan/config/derive.h>
+#include <titan/config/override.h>
+#include <titan/recipes.h>
+#include <stdexcept>
+using namespace titan;
+
+struct Rotation : CosSinRoPEConfig {
+  void describe(Fields& f) { f.base<CosSinRoPEConfig>(*this); }
+};
+Rotation rotation(const CosSinRoPEConfig& config) { return derive<Rotation>(config); }
+
+"""
+
+
+class OverridesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="titan_overrides."))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def write(self, module, text):
+        (self.folder / f"{module}.cpp").write_text(MODULE + text)
+
+    def config(self, module, *words, base=DEMO):
+        env = {**os.environ, "TITAN_CACHE_DIR": str(self.folder / "cache"), "TITAN_MODULE_PATH": str(EXAMPLES)}
+        return subprocess.run([TITAN, "config", *base, "--override.imports", module, *words], capture_output=True, text=True,
+                              cwd=self.folder, env=env, timeout=300)
+
+    def lines(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [line for line in result.stdout.splitlines() if line.startswith(("[Override]", "Applied"))]
+
+    def refusal(self, module, code, *parts):
+        """The one message, which holds all parts."""
+        result = self.config(module)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertNotIn("terminate called", result.stderr)
+        self.assertEqual(result.stdout, "")
+        errors = [line for line in result.stderr.splitlines() if line.startswith("titan: error: ")]
+        self.assertEqual(len(errors), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+        return result.stderr
+
+    def test_a_glob_below_the_model_replaces_exactly_the_layers_it_names(self):
+        self.write("tens", 'Override tens() { return override<CosSinRoPEConfig>('
+                           '{.fqns = {"layers.1[0-9].attention.rope"}}, rotation); }')
+        base = ["--module", "qwen3", "--config", "qwen3_0_6b"]
+        replaced = "[Override] tens: model_spec.model.layers.{}.attention.rope CosSinRoPEConfig -> Rotation"
+        result = self.config("tens", base=base)
+        self.assertEqual(self.lines(result), [*(replaced.format(i) for i in range(10, 20)), "Applied 10 override(s)"])
+        layers = re.findall(r"^      layers\.(\S+): |^          rope: (\S+)$", result.stdout, re.M)
+        self.assertEqual([layer or rope for layer, rope in layers], ["[0..9]", "CosSinRoPEConfig", "[10..19]", "Rotation",
+                                                                     "[20..27]", "CosSinRoPEConfig"])
+
+    def test_two_overrides_of_one_node_stop(self):
+        self.write("rivals", 'Override one() { return override<CosSinRoPEConfig>({}, rotation); }\n'
+                             'Override other() { return override<CosSinRoPEConfig>({.fqns = {"layers.2.*"}}, rotation); }\n')
+        self.refusal("rivals", 2, "'one' and 'other' both claim model_spec.model.layers.2.attention.rope: narrow the fqns")
+
+    @unittest.skipUnless(HAS_TORCH, "built without torch")
+    def test_two_examples_of_which_one_replaces_what_lies_inside_the_others_node_stop(self):
+        self.refusal("my_neuron_kernels,nki_attention", 2, "'nki_attention' and 'nki_rope' both claim",
+                     "model_spec.model.layers.0.attention.rope, inside model_spec.model.layers.0.attention")
+        both = self.lines(self.config("my_neuron_kernels,nki_rms_norm"))
+        self.assertEqual(both[-1], "Applied 21 override(s)")
+
+    def test_an_override_that_matches_nothing_warns_with_the_nearest(self):
+        self.write("astray", 'Override astray() { return override<CosSinRoPEConfig>('
+                             '{.fqns = {"layers.1.atention.rope"}}, rotation); }')
+        result = self.config("astray")
+        self.assertEqual(self.lines(result), [])
+        self.assertEqual(result.stderr.count("[Override] astray: none of the 4 nodes of type CosSinRoPEConfig matches "
+                                             "layers.1.atention.rope; the nearest is model_spec.model.layers.1.attention.rope"),
+                         1, result.stderr)
+
+    def test_an_override_that_throws_is_named_with_its_node(self):
+        self.write("thrower", 'Override thrower() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig&) '
+                              '-> Rotation { throw std::out_of_range("angle 9"); }); }')
+        self.refusal("thrower", 1, "override 'thrower' at model_spec.model.layers.0.attention.rope: angle 9")
+
+    def test_a_replacement_that_does_not_fit_its_slot_is_refused(self):
+        self.write("misfit", 'Override misfit() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig& config) '
+                             '{ return RMSNormConfig{.normalized_shape = config.dim}; }); }')
+        self.refusal("misfit", 2, "override 'misfit' at model_spec.model.layers.0.attention.rope: a RMSNormConfig does not fit "
+                                  "here: it is not derived from RoPEConfig")
+
+    def test_a_field_that_is_not_there_is_named(self):
+        self.write("wrong_field", 'Override wrong_field() { return override<CosSinRoPEConfig>({}, '
+                                  '[](const CosSinRoPEConfig& c) { return derive<Rotation>(c, {{"thetta", "1"}}); }); }')
+        self.refusal("wrong_field", 2, "override 'wrong_field' at model_spec.model.layers.0.attention.rope", "thetta",
+                     "did you mean theta?")
+
+    def test_a_module_that_does_not_compile_is_shown_with_its_line(self):
+        self.write("broken", "Override broken() { return rotaton; }")
+        message = self.refusal("broken", 2, "broken.cpp does not compile", "'rotaton' was not declared")
+        self.assertRegex(message, r"broken\.cpp:\d+:\d+: error")
+
+    def test_an_initialiser_that_throws_is_an_error_of_its_module(self):
+        self.write("early", 'static int angles() { throw std::runtime_error("no table of angles"); }\nconst int kAngles = '
+                            'angles();\nOverride early() { return override<CosSinRoPEConfig>({}, rotation); }')
+        self.refusal("early", 1, "early.cpp failed while it was loaded", "namespace scope: no table of angles")
+
+    @unittest.skipUnless(HAS_TORCH, "built without torch")
+    def test_an_initialiser_that_asks_for_a_missing_device_is_an_error_of_its_module(self):
+        (self.folder / "absent.cpp").write_text(
+            "#include <titan/kernels.h>\nusing namespace titan;\n"
+            "const at::Tensor kTable = at::empty({3}, at::TensorOptions().device(at::kIPU));\n")
+        message = self.refusal("absent", 1, "absent.cpp failed while it was loaded", "'IPU' backend")
+        self.assertLess(len(re.sub(r"\[titan\].*\n", "", message).splitlines()), 3, message)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -73,6 +73,17 @@ class OverridesTest(unittest.TestCase):
         self.assertEqual([layer or rope for layer, rope in layers], ["[0..9]", "CosSinRoPEConfig", "[10..19]", "Rotation",
                                                                      "[20..27]", "CosSinRoPEConfig"])
 
+    def test_a_function_of_a_module_is_imported_alone(self):
+        self.write("pair", 'Override first() { return override<CosSinRoPEConfig>({.fqns = {"layers.0.*"}}, rotation); }\n'
+                           'Override second() { return override<CosSinRoPEConfig>({.fqns = {"layers.1.*"}}, rotation); }\n')
+        self.assertEqual(len(self.lines(self.config("pair"))), 3)
+        only = self.lines(self.config("pair.second"))
+        self.assertEqual(only[0], "[Override] second: model_spec.model.layers.1.attention.rope CosSinRoPEConfig -> Rotation")
+        self.assertEqual(only[1:], ["Applied 1 override(s)"])
+        message = self.refusal("pair.secnd", 2, "no override 'secnd' in", "did you mean second?", "it has first, second")
+        self.assertIn("pair.cpp", message)
+        self.refusal("none.second", 2, "no module 'none': there is no none.cpp or none.so in")
+
     def test_two_overrides_of_one_node_stop(self):
         self.write("rivals", 'Override one() { return override<CosSinRoPEConfig>({}, rotation); }\n'
                              'Override other() { return override<CosSinRoPEConfig>({.fqns = {"layers.2.*"}}, rotation); }\n')
@@ -98,6 +109,10 @@ class OverridesTest(unittest.TestCase):
         self.write("thrower", 'Override thrower() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig&) '
                               '-> Rotation { throw std::out_of_range("angle 9"); }); }')
         self.refusal("thrower", 1, "override 'thrower' at model_spec.model.layers.0.attention.rope: angle 9")
+
+    def test_a_function_that_throws_before_it_returns_an_override_is_named(self):
+        self.write("sooner", 'Override sooner() { throw std::out_of_range("no layer 9"); }')
+        self.refusal("sooner", 1, "sooner in ", "sooner.cpp failed: no layer 9")
 
     def test_a_replacement_that_does_not_fit_its_slot_is_refused(self):
         self.write("misfit", 'Override misfit() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig& config) '

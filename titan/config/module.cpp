@@ -141,9 +141,37 @@ std::vector<std::string> modules_in(const std::vector<fs::path>& folders) {
   std::vector<std::string> folders, names = modules_in(module_folders());
   for (const fs::path& folder : module_folders()) folders.push_back(folder.string());
   names.insert(names.end(), other_names.begin(), other_names.end());
-  throw ConfigError("no module '{}': it is not built in ({}), and there is no {}.cpp or {}.so in {}{}", name,
-                    join({other_names.begin(), other_names.end()}, ", "), name, name, join(folders, ", "),
-                    did_you_mean(name, names));
+  const std::string built_in =
+      other_names.empty()
+          ? ""
+          : format("it is not built in ({}), and ", join({other_names.begin(), other_names.end()}, ", "));
+  throw ConfigError("no module '{}': {}there is no {}.cpp or {}.so in {}{}", name, built_in, name, name,
+                    join(folders, ", "), did_you_mean(name, names));
+}
+
+/// Named after its function where it has no name.
+Override make_override(const LoadedModule& module, const ExportedOverride& function) {
+  try {
+    Override made = function.make();
+    if (made.name.empty()) made.name = function.name;
+    return made;
+  } catch (const ValueError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommonError("{} in {} failed: {}", function.name, module.file.string(), error.what());
+  }
+}
+
+std::vector<Override> overrides_of(const LoadedModule& module) {
+  std::vector<Override> overrides;
+  for (const ExportedOverride& function : module.exports->overrides) {
+    overrides.push_back(make_override(module, function));
+  }
+  if (overrides.empty()) {
+    throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
+                      module.file.string());
+  }
+  return overrides;
 }
 
 }  // namespace
@@ -208,17 +236,18 @@ Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig
   }
 }
 
-std::vector<Override> overrides_of(const LoadedModule& module) {
-  std::vector<Override> overrides;
+std::vector<Override> import_overrides(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || find_module(name)) return overrides_of(load_module(name, {}));
+  const LoadedModule module = load_module(name.substr(0, dot), {});
+  const std::string_view wanted = name.substr(dot + 1);
+  std::vector<std::string> names;
   for (const ExportedOverride& function : module.exports->overrides) {
-    overrides.push_back(function.make());
-    if (overrides.back().name.empty()) overrides.back().name = function.name;
+    if (function.name == wanted) return {make_override(module, function)};
+    names.push_back(function.name);
   }
-  if (overrides.empty()) {
-    throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
-                      module.file.string());
-  }
-  return overrides;
+  throw ConfigError("no override '{}' in {}{}; it has {}", wanted, module.file.string(),
+                    did_you_mean(wanted, names), names.empty() ? "none" : join(names, ", "));
 }
 
 }  // namespace titan

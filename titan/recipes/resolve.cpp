@@ -113,11 +113,11 @@ Poly<TrainerConfig> start_config(const Request& request) {
   return call_module(*request.module, *request.config);
 }
 
-/// The overrides of every module in override.imports.
+/// What override.imports names.
 std::vector<Override> imported_overrides(const TrainerConfig& config) {
   std::vector<Override> overrides;
   for (const std::string& name : config.override.imports) {
-    for (Override& one : overrides_of(load_module(name, {}))) overrides.push_back(std::move(one));
+    for (Override& one : import_overrides(name)) overrides.push_back(std::move(one));
   }
   return overrides;
 }

@@ -11,7 +11,9 @@ namespace titan {
 struct OverrideConfig {
   std::vector<std::string> imports = {};
 
-  void describe(Fields& f) { f("imports", imports, "Modules whose overrides are applied"); }
+  void describe(Fields& f) {
+    f("imports", imports, "Modules, or functions MODULE.FUNCTION, whose overrides are applied");
+  }
 };
 
 }  // namespace titan

@@ -53,7 +53,7 @@ int check_command(std::vector<std::string> words) {
 
   std::vector<Override> overrides;
   for (const std::string& name : resolved.config->override.imports) {
-    for (Override& one : overrides_of(load_module(name, {}))) overrides.push_back(std::move(one));
+    for (Override& one : import_overrides(name)) overrides.push_back(std::move(one));
   }
   if (overrides.empty()) {
     throw ConfigError("titan kernel check: no overrides; name their module with --override.imports");

@@ -19,8 +19,9 @@ STEPS = 3
 LAYERS = 4
 # Of the loss and of the gradient norm, relative, in float32: what two layouts may differ by.
 LOSS_BOUND, NORM_BOUND = 2e-6, 1e-5
-# In bfloat16 the kernel rounds each product of the rotation to 8 bits, which titan's own code adds in float32 first.
-BF16_LOSS_BOUND, BF16_NORM_BOUND = 2e-3, 2e-2
+# In bfloat16 the kernel rounds each product of the rotation to 8 bits, which titan's own code adds in float32 first:
+# a quarter of the bounds were measured.
+BF16_LOSS_BOUND, BF16_NORM_BOUND = 2e-4, 1e-3
 
 COMMON = ["--module", "qwen3", "--config", "qwen3_demo", "--training.steps", str(STEPS), "--training.global_batch_size", "4",
           "--metrics.log_freq", "1", "--metrics.disable_color_printing", "--metrics.enable_jsonl", "--validator.no_enable",

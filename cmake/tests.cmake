@@ -31,7 +31,7 @@ function(titan_unit_tests program library)
     string(JOIN "|" not_on_neuron ops.kernels ops.threads nn.placement models.check_tensor_parallel
       distributed.launch_environment distributed.mesh checkpoint.checkpoint_config checkpoint.safetensors
       checkpoint.step_folders checkpoint.block_quantized checkpoint.tensor_bytes train.log_line train.lr_scheduler
-      train.memory_check train.metrics train.neuron_device train.profiler train.run_environment train.tensorboard)
+      train.memory_check train.metrics train.neuron_device train.profiler train.run_environment train.shape_check train.tensorboard)
   endif()
   if(library STREQUAL "titan")
     target_compile_options(${program} PRIVATE -include ${CMAKE_SOURCE_DIR}/tests/unit/torch_prelude.h)

@@ -84,6 +84,37 @@ class OverridesTest(unittest.TestCase):
         self.assertIn("pair.cpp", message)
         self.refusal("none.second", 2, "no module 'none': there is no none.cpp or none.so in")
 
+    def test_a_function_gets_its_settings_as_json(self):
+        self.write("set", """struct Settings {
+  std::vector<std::string> fqns = {"layers.0.*"};
+  double theta = 5;
+  void describe(Fields& f) { f("fqns", fqns, "which"); f("theta", theta, "base"); }
+};
+Override turned(const Settings& settings) {
+  return override<CosSinRoPEConfig>({.fqns = settings.fqns}, [settings](const CosSinRoPEConfig& config) {
+    auto made = rotation(config);
+    made.theta = settings.theta;
+    return made;
+  });
+}
+Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, rotation); }
+""")
+        replaced = "[Override] turned: model_spec.model.layers.{}.attention.rope CosSinRoPEConfig -> Rotation"
+        own = 'set.turned={"fqns": ["layers.1.*", "layers.2.*"], "theta": 7.5}'
+        result = self.config(own)
+        self.assertEqual(self.lines(result), [replaced.format(1), replaced.format(2), "Applied 2 override(s)"])
+        self.assertIn("theta: 7.5", result.stdout)
+        both = self.lines(self.config(own + ",set.plain"))
+        self.assertEqual(both[-1], "Applied 3 override(s)")
+        # What is not named keeps its default, and a whole module takes defaults.
+        self.assertEqual(self.lines(self.config("set.turned")), [replaced.format(0), "Applied 1 override(s)"])
+        self.assertEqual(self.lines(self.config("set"))[-1], "Applied 2 override(s)")
+        self.refusal('set.turned={"thta": 1}', 2, "has no field 'thta'", "did you mean theta?")
+        self.refusal('set.turned={"theta": "x"}', 2, "turned", "theta")
+        self.refusal("set.turned={theta}", 2, "set.turned is given {theta}, which is no JSON object")
+        self.refusal('set.plain={"theta": 1}', 2, "plain", "takes nothing")
+        self.refusal('set={"theta": 1}', 2, "set is a module")
+
     def test_two_overrides_of_one_node_stop(self):
         self.write("rivals", 'Override one() { return override<CosSinRoPEConfig>({}, rotation); }\n'
                              'Override other() { return override<CosSinRoPEConfig>({.fqns = {"layers.2.*"}}, rotation); }\n')

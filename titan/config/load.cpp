@@ -15,6 +15,8 @@ class Loader {
  public:
   Loader(std::span<const NodeType* const> types, std::string_view what) : types_(types), what_(what) {}
 
+  void load_into(Node node, const Json& json) { fill(node, json, "", false); }
+
   AnyNode load_root(const Json& json) {
     AnyNode root(find_type(json, "", {}));
     fill(root.node(), json, "", true);
@@ -122,6 +124,10 @@ class Loader {
 };
 
 }  // namespace
+
+void load_fields(Node node, const Json& json, std::string_view what) {
+  Loader({}, what).load_into(node, json);
+}
 
 AnyNode load_config(const Json& json, std::span<const NodeType* const> types, std::string_view what) {
   return Loader(types, what).load_root(json);

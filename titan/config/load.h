@@ -14,4 +14,7 @@ namespace titan {
 /// and fields and for values that do not fit.
 AnyNode load_config(const Json& json, std::span<const NodeType* const> types, std::string_view what);
 
+/// Sets the fields of a struct that the object `json` names. ConfigError as above.
+void load_fields(Node node, const Json& json, std::string_view what);
+
 }  // namespace titan

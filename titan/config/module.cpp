@@ -149,31 +149,6 @@ std::vector<std::string> modules_in(const std::vector<fs::path>& folders) {
                     join(folders, ", "), did_you_mean(name, names));
 }
 
-/// Named after its function where it has no name.
-Override make_override(const LoadedModule& module, const ExportedOverride& function) {
-  try {
-    Override made = function.make();
-    if (made.name.empty()) made.name = function.name;
-    return made;
-  } catch (const ValueError&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw CommonError("{} in {} failed: {}", function.name, module.file.string(), error.what());
-  }
-}
-
-std::vector<Override> overrides_of(const LoadedModule& module) {
-  std::vector<Override> overrides;
-  for (const ExportedOverride& function : module.exports->overrides) {
-    overrides.push_back(make_override(module, function));
-  }
-  if (overrides.empty()) {
-    throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
-                      module.file.string());
-  }
-  return overrides;
-}
-
 }  // namespace
 
 std::vector<fs::path> module_folders() {
@@ -234,20 +209,6 @@ Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig
   } catch (const std::exception& error) {
     throw ValueError("{} in {} failed: {}", function.name, module.file.string(), error.what());
   }
-}
-
-std::vector<Override> import_overrides(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == name.npos || find_module(name)) return overrides_of(load_module(name, {}));
-  const LoadedModule module = load_module(name.substr(0, dot), {});
-  const std::string_view wanted = name.substr(dot + 1);
-  std::vector<std::string> names;
-  for (const ExportedOverride& function : module.exports->overrides) {
-    if (function.name == wanted) return {make_override(module, function)};
-    names.push_back(function.name);
-  }
-  throw ConfigError("no override '{}' in {}{}; it has {}", wanted, module.file.string(),
-                    did_you_mean(wanted, names), names.empty() ? "none" : join(names, ", "));
 }
 
 }  // namespace titan

@@ -39,9 +39,4 @@ const ExportedConfig& find_config(const LoadedModule& module, std::string_view n
 /// function, but a ValueError passes as it is.
 Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig& function);
 
-/// The overrides that an import names: those of a module, `M`, or that of one of its functions, `M.function`
-/// (where no module has that name), each named after its function where it has no name. Errors as
-/// load_module; ConfigError when there are none, or none of that function.
-std::vector<Override> import_overrides(std::string_view name);
-
 }  // namespace titan

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "titan/base/json.h"
+#include "titan/config/load.h"
 #include "titan/config/override.h"
 #include "titan/config/poly.h"
 
@@ -18,10 +20,26 @@ struct ExportedConfig {
   std::function<Poly<TrainerConfig>()> make;
 };
 
-/// A function of a module that returns an override.
+/// A function of a module that returns an override. One that takes a struct gets it from a JSON object; what
+/// the object does not name keeps its default.
 struct ExportedOverride {
   std::string name;
-  std::function<Override()> make;
+  std::function<Override(const Json& settings)> make;
+  bool takes_settings = false;
+};
+
+/// The argument of such a function: becomes whatever struct it takes. ConfigError for fields that are not
+/// there and values that do not fit.
+struct SettingsArgument {
+  const Json& json;
+  std::string_view function;
+
+  template <Described Settings>
+  operator Settings() const {
+    Settings settings;
+    load_fields(node_of(settings), json, function);
+    return settings;
+  }
 };
 
 /// What a module offers: functions that can be called without arguments, by what they return.
@@ -38,10 +56,19 @@ void export_by_type(ModuleExports& exports, const char* name, Call call) {
   if constexpr (std::invocable<Call>) {
     using Result = std::remove_cvref_t<std::invoke_result_t<Call>>;
     if constexpr (std::is_same_v<Result, Override>) {
-      exports.overrides.push_back({name, [call] { return call(); }});
+      exports.overrides.push_back({name, [call](const Json&) { return call(); }});
       return;
     } else if constexpr (std::derived_from<Result, TrainerConfig>) {
       exports.configs.push_back({name, [call] { return Poly<TrainerConfig>(Result(call())); }});
+      return;
+    }
+  }
+  if constexpr (std::invocable<Call, SettingsArgument>) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<std::invoke_result_t<Call, SettingsArgument>>,
+                                 Override>) {
+      exports.overrides.push_back(
+          {name, [call, name](const Json& settings) { return call(SettingsArgument{settings, name}); },
+           true});
       return;
     }
   }

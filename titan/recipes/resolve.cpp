@@ -13,6 +13,7 @@
 #include "titan/config/load.h"
 #include "titan/config/module.h"
 #include "titan/config/override.h"
+#include "titan/config/override_imports.h"
 #include "titan/config/validate.h"
 #include "titan/config/walk.h"
 #include "titan/recipes/builtin.h"
@@ -113,15 +114,6 @@ Poly<TrainerConfig> start_config(const Request& request) {
   return call_module(*request.module, *request.config);
 }
 
-/// What override.imports names.
-std::vector<Override> imported_overrides(const TrainerConfig& config) {
-  std::vector<Override> overrides;
-  for (const std::string& name : config.override.imports) {
-    for (Override& one : import_overrides(name)) overrides.push_back(std::move(one));
-  }
-  return overrides;
-}
-
 }  // namespace
 
 ResolvedConfig resolve_config(std::span<const std::string> words) {
@@ -131,7 +123,7 @@ ResolvedConfig resolve_config(std::span<const std::string> words) {
   set_from_command_line(config.node(), request.rest);
   check_status(config.node());
   resolved.before_overrides = config;
-  resolved.override_lines = apply_overrides(config.node(), imported_overrides(*config));
+  resolved.override_lines = apply_overrides(config.node(), import_overrides(config->override.imports));
   validate(config.node(), &*config);
   return resolved;
 }

@@ -12,7 +12,8 @@ struct OverrideConfig {
   std::vector<std::string> imports = {};
 
   void describe(Fields& f) {
-    f("imports", imports, "Modules, or functions MODULE.FUNCTION, whose overrides are applied");
+    f("imports", imports,
+      "Modules, or functions MODULE.FUNCTION[={\"field\": value}], whose overrides are applied");
   }
 };
 

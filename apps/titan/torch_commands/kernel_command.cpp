@@ -8,7 +8,7 @@
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/config/cli.h"
-#include "titan/config/module.h"
+#include "titan/config/override_imports.h"
 #include "titan/recipes/resolve.h"
 #include "titan/train/kernel_check.h"
 
@@ -51,10 +51,7 @@ int check_command(std::vector<std::string> words) {
   const ResolvedConfig resolved = resolve_config(words);
   if (options.seq_len == 0) options.seq_len = resolved.config->training.seq_len;
 
-  std::vector<Override> overrides;
-  for (const std::string& name : resolved.config->override.imports) {
-    for (Override& one : import_overrides(name)) overrides.push_back(std::move(one));
-  }
+  const std::vector<Override> overrides = import_overrides(resolved.config->override.imports);
   if (overrides.empty()) {
     throw ConfigError("titan kernel check: no overrides; name their module with --override.imports");
   }

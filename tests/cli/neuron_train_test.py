@@ -108,8 +108,8 @@ class NeuronTrain(unittest.TestCase):
 
     def test_a_model_that_its_core_cannot_hold_is_refused_before_it_is_made(self):
         run = self.train("--device", "neuron", *ALONE, code=1, TITAN_NEURON_HBM_GIB="0.05")
-        self.assertIn("qwen3 demo needs 0.05 GiB on every rank's core: weights (0.01)", run.stderr)
-        self.assertIn("A core has 0.05 GiB of HBM (emulated); take a smaller flavor", run.stderr)
+        self.assertIn("qwen3 demo needs 0.0547 GiB on every rank's core: weights (0.0137)", run.stderr)
+        self.assertIn("A core has 0.0500 GiB of HBM (emulated); take a smaller flavor", run.stderr)
         self.assertNotIn("NEURON capacity", run.stderr)
 
     def test_what_does_not_fit_during_a_step_is_told_by_phase(self):

@@ -104,7 +104,8 @@ class Nkilib(unittest.TestCase):
                         self.close(back["dweight"], dweight, "rmsnorm", dtype)
 
     def test_cross_entropy(self):
-        for case, (rows, words) in enumerate([(96, 1000), (64, 32128), (33, 151936)]):
+        for case, (rows, words) in enumerate([(96, 1000), (64, 32128), (33, 129280), (33, 151936), (5, 201088),
+                                              (5, 202408)]):
             for dtype in (FP32, BF16):
                 logits = 2 * normal(rows, words, dtype=dtype, seed=case)
                 targets = torch.randint(words, (rows,), generator=torch.Generator().manual_seed(case), dtype=torch.int32)

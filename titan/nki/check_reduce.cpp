@@ -7,26 +7,6 @@ namespace titan::nki {
 
 namespace {
 
-/// What VectorE reduces by along free dimensions.
-bool reduces_elements(Operation op) {
-  switch (op) {
-    case Operation::add:
-    case Operation::subtract:
-    case Operation::multiply:
-    case Operation::maximum:
-    case Operation::minimum:
-    case Operation::logical_and:
-    case Operation::logical_or:
-    case Operation::logical_xor:
-    case Operation::bitwise_and:
-    case Operation::bitwise_or:
-    case Operation::bitwise_xor:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool reduces_partitions(Operation op) {
   return op == Operation::add || op == Operation::average || op == Operation::maximum ||
          op == Operation::bitwise_or || op == Operation::bitwise_and;
@@ -46,7 +26,7 @@ void check_bits(const Checked& checked, Operation op) {
 void check_rules(const Checked& checked, const TensorReduce& reduce) {
   check_engine_access(checked);
   const Tensor& data = checked.source(0);
-  checked.require(reduces_elements(reduce.op), "op", "{} is not an operation to reduce by",
+  checked.require(is_reduction(reduce.op), "op", "{} is not an operation to reduce by",
                   operation_name(reduce.op));
   check_bits(checked, reduce.op);
   const std::optional<int64_t> reduced = reduced_free_size(data, reduce.axes);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 import unittest
@@ -82,6 +83,18 @@ class Version(unittest.TestCase):
             done = subprocess.run([TITAN, "version"], capture_output=True, text=True, env=os.environ | {"NEURON_LOGICAL_NC_CONFIG": lnc})
             self.assertEqual(done.returncode, 0)
             self.assertIn(shown, done.stdout)
+
+    def test_the_instruction_set_is_lowered_by_the_environment_and_never_raised(self):
+        def shown(wish):
+            done = subprocess.run([TITAN, "version"], capture_output=True, text=True, env=os.environ | {"TITAN_CPU_ISA": wish})
+            return re.search(r"cpu \(\d+ threads, (\w+)\)", done.stdout).group(1)
+
+        order = ["baseline", "avx2", "avx512"]
+        best = order.index(shown(""))
+        self.assertEqual([shown(wish) for wish in order], [order[min(i, best)] for i in range(3)])
+        done = subprocess.run([TITAN, "version"], capture_output=True, text=True, env=os.environ | {"TITAN_CPU_ISA": "sse9"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("TITAN_CPU_ISA is 'sse9'; give baseline, avx2 or avx512", done.stderr)
 
     def test_text_has_a_line_for_each(self):
         lines = titan("--version").stdout.splitlines()

@@ -116,9 +116,6 @@ Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> sh
   allocation->partition_bytes = partition_bytes;
   allocation->reserved = !address;
   allocation->without_data = without_data;
-  if (address && memory.buffer() == Buffer::psum && !without_data) {
-    allocation->accumulated = std::make_unique<WrittenBits>(shape[0] * partition_bytes);
-  }
   if (!without_data) prepare_bytes(*allocation, !address);
   return {std::move(allocation), dtype, contiguous_dims(shape, true), 0};
 }

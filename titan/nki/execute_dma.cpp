@@ -29,17 +29,8 @@ void run_dma_copy(const Instruction& instruction) {
 }
 
 void run_dma_transpose(const Instruction& instruction) {
-  const Tensor& source = instruction.sources[0];
-  if (source.indirection().kind != Kind::none || instruction.dst.indirection().kind != Kind::none) {
-    throw KernelError(
-        "dma_transpose.indirect",
-        format("{}: views with an offset known at run time cannot be transposed here; copy them "
-               "with dma_copy and transpose the copy",
-               instruction.describe()),
-        instruction.where);
-  }
   const std::vector<int64_t>& axes = std::get<DmaTranspose>(instruction.attributes).axes;
-  Stream to(instruction.dst, "dst", instruction), from(source, "src", instruction, axes);
+  Stream to(instruction.dst, "dst", instruction), from(instruction.sources[0], "src", instruction, axes);
   transfer(to, from, instruction.dst.numel());
 }
 

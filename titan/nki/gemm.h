@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "titan/base/cpu_isa.h"
 
 namespace titan::nki {
 
@@ -28,9 +29,9 @@ struct GemmKernel {
   void (*pack_bfloat16)(const uint16_t* from, int64_t count, float* to, int64_t panel, int64_t depth);
 };
 
-/// "baseline", "avx2" or "avx512"; ValueError for one that this machine does not have.
-const GemmKernel& gemm_kernel(std::string_view isa);
-/// The machine's best; TITAN_CPU_ISA lowers it.
+/// ValueError for a set that this machine does not have.
+const GemmKernel& gemm_kernel(Isa isa);
+/// The one for cpu_isa().
 const GemmKernel& gemm_kernel();
 
 }  // namespace titan::nki

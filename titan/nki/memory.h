@@ -114,11 +114,8 @@ struct Allocation {
   int64_t first_partition = 0, num_partitions = 0;
   int64_t byte_offset = 0, partition_bytes = 0;
   bool reserved = false;
-  /// PSUM at an explicit address: what was written through this tensor, whose first write overwrites what
-  /// another tensor accumulated there. A bit a byte, partition by partition.
-  std::unique_ptr<WrittenBits> accumulated;
-  /// PSUM, once a matmul has written: the places that hold its sums, to which the next one adds. Counted as
-  /// in `accumulated`.
+  /// PSUM, once a matmul has written through this tensor: the places that hold its sums, to which the next
+  /// one adds. A bit a byte, partition by partition of the allocation.
   std::unique_ptr<WrittenBits> sums;
 
   Allocation() = default;

@@ -130,42 +130,29 @@ std::byte* Rows::partition_begin(int64_t partition) const {
 }
 
 template <class Visit>
-bool Rows::each_run(Visit visit) const {
+void Rows::each_written_run(int64_t partition, Visit visit) const {
+  const int64_t row = allocation_->first_partition + view_->partition_offset() + partition;
+  const int64_t origin = allocation_->memory->bit(row, allocation_->byte_offset + first_byte_);
   for (int64_t begin : runs_) {
     if (stride_ == item_) {
-      if (!visit(begin, run_count_)) return false;
+      visit(origin + begin, run_count_ * item_);
       continue;
     }
-    for (int64_t i = 0; i < run_count_; ++i) {
-      if (!visit(begin + i * stride_, 1)) return false;
-    }
+    for (int64_t i = 0; i < run_count_; ++i) visit(origin + begin + i * stride_, item_);
   }
-  return true;
-}
-
-/// `visit(bits, bit, bytes)` for each run: where its bytes are noted, in the memory or for the tensor alone.
-template <class Visit>
-bool Rows::each_written_run(int64_t partition, bool of_tensor, Visit visit) const {
-  ChipMemory& memory = *allocation_->memory;
-  const int64_t row = view_->partition_offset() + partition;
-  WrittenBits& bits = of_tensor ? *allocation_->accumulated : memory.written();
-  const int64_t origin =
-      (of_tensor ? row * allocation_->partition_bytes
-                 : memory.bit(allocation_->first_partition + row, allocation_->byte_offset)) +
-      first_byte_;
-  return each_run([&](int64_t byte, int64_t count) { return visit(bits, origin + byte, count * item_); });
 }
 
 void Rows::check_written(int64_t partition) const {
-  const ChipMemory& memory = *allocation_->memory;
-  const int64_t physical = allocation_->first_partition + view_->partition_offset() + partition;
-  const int64_t bit = memory.bit(physical, allocation_->byte_offset + first_byte_);
-  if (allocation_->memory->written().covers(bit + lowest_, span_)) return;
+  ChipMemory& memory = *allocation_->memory;
+  const WrittenBits& bits = memory.written();
+  const int64_t row = allocation_->first_partition + view_->partition_offset() + partition;
+  const int64_t bit = memory.bit(row, allocation_->byte_offset + first_byte_);
+  if (bits.covers(bit + lowest_, span_)) return;
   int64_t element = 0;
-  each_written_run(partition, false, [&](const WrittenBits& bits, int64_t begin, int64_t bytes) {
+  each_written_run(partition, [&](int64_t begin, int64_t bytes) {
     if (bits.covers(begin, bytes)) {
       element += bytes / item_;
-      return true;
+      return;
     }
     for (int64_t done = 0; done < bytes; done += item_, ++element) {
       if (bits.covers(begin + done, item_)) continue;
@@ -173,17 +160,12 @@ void Rows::check_written(int64_t partition) const {
                         format("{} is read before it was written: partition {}, element {} of {}",
                                view_->describe(), partition, element, count_));
     }
-    return true;
   });
 }
 
 void Rows::mark_written(int64_t partition) const {
-  const auto mark = [](WrittenBits& bits, int64_t begin, int64_t bytes) {
-    bits.mark(begin, bytes);
-    return true;
-  };
-  each_written_run(partition, false, mark);
-  if (allocation_->accumulated) each_written_run(partition, true, mark);
+  WrittenBits& bits = allocation_->memory->written();
+  each_written_run(partition, [&](int64_t begin, int64_t bytes) { bits.mark(begin, bytes); });
 }
 
 void Rows::read(int64_t partition, float* to) const {
@@ -244,21 +226,6 @@ std::byte* Rows::contiguous_write(int64_t partition) const {
   if (!is_contiguous()) return nullptr;
   mark_written(partition);
   return partition_begin(partition) + runs_[0];
-}
-
-bool Rows::was_written(int64_t partition) const {
-  return each_written_run(
-      partition, allocation_->accumulated != nullptr,
-      [](const WrittenBits& bits, int64_t begin, int64_t bytes) { return bits.covers(begin, bytes); });
-}
-
-void Rows::written(int64_t partition, uint8_t* flags) const {
-  each_written_run(partition, allocation_->accumulated != nullptr,
-                   [&](const WrittenBits& bits, int64_t begin, int64_t bytes) {
-                     const int64_t end = begin + bytes;
-                     for (; begin < end; begin += item_) *flags++ = bits.covers(begin, item_) ? 1 : 0;
-                     return true;
-                   });
 }
 
 void for_each_run(const Tensor& view, const std::function<void(std::byte*, int64_t, int64_t)>& visit) {

@@ -37,22 +37,14 @@ class Rows {
   const std::byte* contiguous_read(int64_t partition) const;
   std::byte* contiguous_write(int64_t partition) const;
 
-  /// For writes that accumulate into what is there: whether all elements were written before, through this
-  /// tensor if it has an explicit address.
-  bool was_written(int64_t partition) const;
-  /// The same of each element: 1 or 0.
-  void written(int64_t partition, uint8_t* flags) const;
-
  private:
   std::byte* partition_begin(int64_t partition) const;
   bool is_contiguous() const { return runs_.size() == 1 && stride_ == item_; }
   void check_written(int64_t partition) const;
   void mark_written(int64_t partition) const;
-  /// Calls `visit(byte, elements)` for each run of neighbours until it gives false.
+  /// Calls `visit(bit, bytes)` for each run of neighbours of a partition: where the memory notes its bytes.
   template <class Visit>
-  bool each_run(Visit visit) const;
-  template <class Visit>
-  bool each_written_run(int64_t partition, bool of_tensor, Visit visit) const;
+  void each_written_run(int64_t partition, Visit visit) const;
 
   const Tensor* view_;
   Allocation* allocation_;

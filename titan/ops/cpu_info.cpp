@@ -5,31 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <limits>
-#include <string>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-#include "titan/base/error.h"
+#include "titan/base/cpu_isa.h"
 #include "titan/ops/autograd.h"
 
 namespace titan {
 
 namespace {
-
-Isa best_isa() {
-#if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx2 && avx512) return Isa::avx512;
-  if (avx2) return Isa::avx2;
-#endif
-  return Isa::baseline;
-}
 
 bool has_bf16_instructions() {
 #if defined(__x86_64__)
@@ -40,15 +27,6 @@ bool has_bf16_instructions() {
 #else
   return false;
 #endif
-}
-
-Isa chosen_isa() {
-  const char* wish = std::getenv("TITAN_CPU_ISA");
-  if (wish == nullptr || *wish == '\0') return best_isa();
-  for (const Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
-    if (name(isa) == wish) return std::min(isa, best_isa());
-  }
-  throw ValueError("TITAN_CPU_ISA is '{}'; give baseline, avx2 or avx512", wish);
 }
 
 double measure_peak_flops() {
@@ -67,23 +45,6 @@ double measure_peak_flops() {
 }
 
 }  // namespace
-
-Isa cpu_isa() {
-  static const Isa isa = chosen_isa();
-  return isa;
-}
-
-std::string_view name(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::baseline:
-      break;
-  }
-  return "baseline";
-}
 
 bool bf16_arithmetic() {
   static const bool has = cpu_isa() == Isa::avx512 && has_bf16_instructions();

@@ -6,6 +6,7 @@
 
 #include "apps/titan/commands.h"
 #include "titan/base/build_info.h"
+#include "titan/base/cpu_isa.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
 #include "titan/base/json.h"
@@ -46,8 +47,8 @@ std::string neuron_device() {
 }
 
 std::vector<std::string> find_devices(const fs::path& torch_dir) {
-  std::vector<std::string> devices = {format("cpu ({} threads)", std::thread::hardware_concurrency()),
-                                      neuron_device()};
+  std::vector<std::string> devices = {
+      format("cpu ({} threads, {})", std::thread::hardware_concurrency(), name(cpu_isa())), neuron_device()};
   const fs::path gpus = "/proc/driver/nvidia/gpus";
   if (!fs::exists(torch_dir / "lib" / "libtorch_cuda.so") || !fs::exists(gpus)) return devices;
   const auto count = std::distance(fs::directory_iterator(gpus), fs::directory_iterator());

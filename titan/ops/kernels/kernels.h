@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "titan/ops/cpu_info.h"
+#include "titan/base/cpu_isa.h"
 
 // The inner loops of the CPU kernels, compiled once per instruction set and chosen at run time. All work on
 // plain pointers, on a range of rows, on the calling thread.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/unit/ops/outcome.h"
+#include "titan/ops/cpu_info.h"
 
 using namespace titan;
 

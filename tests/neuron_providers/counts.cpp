@@ -43,6 +43,9 @@ const titan::DeviceProvider& provider() {
     made.reset_peak_memory = [] { counts()["resets"] += 1; };
     made.set_phase = [](const char* phase) { counts()[std::string("phase.") + phase] += 1; };
     made.count_link_bytes = [](double bytes) { counts()["link_bytes"] += bytes; };
+    made.count_kernel = [](const titan::DeviceKernelWork* work) {
+      counts()["kernel_bytes"] += work->hbm_bytes;
+    };
     return made;
   }();
   return offered;

@@ -21,6 +21,7 @@ inline int64_t count_nothing(DeviceStatistic*, int64_t) { return 0; }
 inline void reset_nothing() {}
 inline void ignore_phase(const char*) {}
 inline void ignore_bytes(double) {}
+inline void ignore_kernel(const DeviceKernelWork*) {}
 
 /// A provider that would pass every check made before its start.
 inline DeviceProvider provider_with(const char* (*start)(const DeviceStart*)) {
@@ -32,7 +33,8 @@ inline DeviceProvider provider_with(const char* (*start)(const DeviceStart*)) {
           .statistics = count_nothing,
           .reset_peak_memory = reset_nothing,
           .set_phase = ignore_phase,
-          .count_link_bytes = ignore_bytes};
+          .count_link_bytes = ignore_bytes,
+          .count_kernel = ignore_kernel};
 }
 
 }  // namespace titan::tests

@@ -8,7 +8,7 @@
 namespace titan {
 
 /// Raised whenever a struct below changes.
-inline constexpr uint32_t kDeviceProviderAbi = 1;
+inline constexpr uint32_t kDeviceProviderAbi = 2;
 
 /// The function that the library exports, `const titan::DeviceProvider* titan_device_provider()`.
 inline constexpr const char* kDeviceProviderSymbol = "titan_device_provider";
@@ -34,6 +34,13 @@ struct DeviceStatistic {
   double value;
 };
 
+/// What one run of an NKI kernel keeps a logical core's engines busy with.
+struct DeviceKernelWork {
+  double tensor_s, vector_s, scalar_s, gpsimd_s;  ///< seconds of the physical core that has most
+  double hbm_bytes;                               ///< read and written
+  int32_t on_device;                              ///< 1: on tensors of the device; 0: of the host
+};
+
 /// What a provider offers. Its tensors' data pointers can be read and written by the host. Functions that
 /// can fail return null, or a text that says what is wrong and what to do, valid until the next call.
 struct DeviceProvider {
@@ -56,6 +63,9 @@ struct DeviceProvider {
   void (*set_phase)(const char* phase);
   /// Tells of bytes that left this device for another one.
   void (*count_link_bytes)(double bytes);
+  /// Tells of a kernel that the simulator has run on this thread. Of a kernel on the host's tensors it is
+  /// work of the device only where it runs in an operator of the device.
+  void (*count_kernel)(const DeviceKernelWork* work);
 };
 }
 

@@ -1,6 +1,7 @@
 #include "titan/nki/core.h"
 
 #include "titan/base/strings.h"
+#include "titan/nki/cost.h"
 #include "titan/nki/error.h"
 #include "titan/nki/operands.h"
 #include "titan/nki/recorder.h"
@@ -43,6 +44,7 @@ void Core::issue(Instruction instruction) {
   ++num_instructions_;
   last_name_ = instruction.name();
   last_where_ = instruction.where;
+  if (options_.count_work) add_work(work_, instruction, options_.generation);
   if (options_.record) recorder_->record(std::move(instruction));
 }
 

@@ -23,9 +23,16 @@ struct RunOptions {
   int64_t lnc = 1;  ///< physical cores: 1 or 2
   Generation generation = Generation::trn2;
   RunMode mode = RunMode::execute;
-  bool record = false;  ///< keep the instructions, for costs and traces
+  bool record = false;      ///< keep the instructions, for costs and traces
+  bool count_work = false;  ///< add up what the engines do (CoreRecord::work)
   /// A core that carries out more is stopped: the kernel does not end.
   int64_t instruction_budget = int64_t{50} * 1000 * 1000;
+};
+
+/// What one core's engines have done.
+struct EngineWork {
+  double tensor = 0, vector = 0, scalar = 0, gpsimd = 0;  ///< seconds of being busy
+  double hbm_bytes = 0;                                   ///< that DMA read and wrote
 };
 
 class Recorder;
@@ -54,6 +61,7 @@ class Core {
   const std::vector<Instruction>& instructions() const;
   std::vector<Instruction> take_instructions();
   int64_t num_instructions() const { return num_instructions_; }
+  const EngineWork& work() const { return work_; }
   /// "after 12 instructions, the last of them memset at kernel.cpp:7".
   std::string progress() const;
 
@@ -64,6 +72,7 @@ class Core {
   ChipMemory sbuf_, psum_;
   std::unique_ptr<Recorder> recorder_;
   int64_t num_instructions_ = 0;
+  EngineWork work_;
   std::string_view last_name_;
   std::source_location last_where_;
 };
@@ -86,6 +95,7 @@ struct CoreRecord {
   std::vector<Instruction> instructions;  ///< empty unless RunOptions::record
   int64_t num_instructions = 0;
   int64_t peak_sbuf_bytes = 0, peak_psum_bytes = 0;  ///< of one partition
+  EngineWork work;                                   ///< zeros unless RunOptions::count_work
 };
 
 struct KernelRun {

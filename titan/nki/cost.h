@@ -15,6 +15,12 @@ double busy_cycles(const Instruction& instruction, Generation generation);
 /// Bytes that a DMA moves; 0 for other instructions.
 int64_t dma_bytes(const Instruction& instruction);
 
+/// Bytes of HBM that a DMA reads and writes; 0 for other instructions.
+int64_t hbm_bytes(const Instruction& instruction);
+
+/// Adds what an instruction keeps its engine, or HBM, busy with.
+void add_work(EngineWork& work, const Instruction& instruction, Generation generation);
+
 /// Hz of an engine; 0 for those whose time is not told in cycles (dma, sync, unknown).
 double clock_rate(Engine engine, Generation generation);
 

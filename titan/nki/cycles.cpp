@@ -137,6 +137,42 @@ int64_t dma_bytes(const Instruction& instruction) {
   return std::max(bytes, bytes_of_tensor(instruction.dst));
 }
 
+int64_t hbm_bytes(const Instruction& instruction) {
+  if (instruction.engine != Engine::dma || !instruction.dst.defined()) return 0;
+  const auto bytes = [](const Tensor& tensor) {
+    return is_on_chip(tensor.buffer()) ? 0 : bytes_of_tensor(tensor);
+  };
+  int64_t sum = bytes(instruction.dst);
+  for (const Tensor& source : instruction.sources) sum += bytes(source);
+  return sum;
+}
+
+void add_work(EngineWork& work, const Instruction& instruction, Generation generation) {
+  const auto seconds = [&] {
+    return busy_cycles(instruction, generation) / clock_rate(instruction.engine, generation);
+  };
+  switch (instruction.engine) {
+    case Engine::tensor:
+      work.tensor += seconds();
+      return;
+    case Engine::vector:
+      work.vector += seconds();
+      return;
+    case Engine::scalar:
+      work.scalar += seconds();
+      return;
+    case Engine::gpsimd:
+      work.gpsimd += seconds();
+      return;
+    case Engine::dma:
+      work.hbm_bytes += static_cast<double>(hbm_bytes(instruction));
+      return;
+    case Engine::sync:
+    case Engine::unknown:
+      return;
+  }
+}
+
 double clock_rate(Engine engine, Generation generation) {
   switch (engine) {
     case Engine::tensor:

@@ -51,25 +51,30 @@ class Simulation {
     return other;
   }
 
-  Result operator()(Args... args) const { return run(nullptr, std::forward<Args>(args)...); }
+  Result operator()(Args... args) const {
+    KernelRun ignored;
+    return finish(ignored, std::forward<Args>(args)...);
+  }
 
   /// The same, leaving the record of the run (RunOptions::record is set).
   Result run(KernelRun* record, Args... args) const {
-    RunOptions options = options_;
-    options.record = options.record || record != nullptr;
-    const auto leave = [record](KernelRun done) {
-      if (record != nullptr) *record = std::move(done);
-    };
+    Simulation recorded = *this;
+    recorded.options_.record = true;
+    return recorded.finish(*record, std::forward<Args>(args)...);
+  }
+
+  /// The same, leaving what the options ask for.
+  Result finish(KernelRun& done, Args... args) const {
     if constexpr (std::is_void_v<Result>) {
-      leave(run_on_cores(options, [&] { kernel_(args...); }));
+      done = run_on_cores(options_, [&] { kernel_(args...); });
     } else {
       std::optional<Result> result;
       const bool is_nested = is_in_kernel();
-      leave(run_on_cores(options, [&] {
+      done = run_on_cores(options_, [&] {
         Result mine = kernel_(args...);
         if (!is_nested) check_result(mine);
         if (is_nested || current_core().id() == 0) result.emplace(std::move(mine));
-      }));
+      });
       return std::move(*result);
     }
   }

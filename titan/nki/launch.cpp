@@ -40,7 +40,7 @@ std::exception_ptr run_core(Core& core, Rendezvous& peers, const std::function<v
 
 CoreRecord record_of(Core& core) {
   return {core.take_instructions(), core.num_instructions(), core.sbuf().peak_bytes(),
-          core.psum().peak_bytes()};
+          core.psum().peak_bytes(), core.work()};
 }
 
 KernelRun run_inlined(const RunOptions& options, const std::function<void()>& body) {

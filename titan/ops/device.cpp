@@ -221,4 +221,8 @@ void count_device_link_bytes(double bytes) {
   if (taken()) taken()->provider->count_link_bytes(bytes);
 }
 
+void count_device_kernel(const DeviceKernelWork& work) {
+  if (taken()) taken()->provider->count_kernel(&work);
+}
+
 }  // namespace titan

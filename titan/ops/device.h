@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "titan/base/device_provider.h"
+
 namespace titan {
 
 /// A device that a provider library has brought to this process (titan/base/device_provider.h).
@@ -48,5 +50,6 @@ void reset_peak_device_memory();
 /// Says what the process does from now on; the text lives for ever.
 void set_device_phase(const char* phase);
 void count_device_link_bytes(double bytes);
+void count_device_kernel(const DeviceKernelWork& work);
 
 }  // namespace titan

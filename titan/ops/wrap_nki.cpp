@@ -6,11 +6,13 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include "titan/base/env.h"
 #include "titan/base/error.h"
+#include "titan/ops/device.h"
 #include "titan/ops/recorded_operators.h"
 
 namespace titan {
@@ -219,7 +221,21 @@ nki::RunOptions kernel_run_options(int64_t lnc, at::Device device) {
     throw ValueError("wrap_nki(kernel)[{}] is called inside of a kernel: call the kernel's function there",
                      lnc);
   }
-  return {.mode = device.is_meta() ? nki::RunMode::shapes : nki::RunMode::execute};
+  return {.mode = device.is_meta() ? nki::RunMode::shapes : nki::RunMode::execute,
+          .count_work = taken_device() != nullptr && !device.is_meta()};
+}
+
+void count_kernel_work(const nki::KernelRun& run, at::Device device) {
+  if (!run.options.count_work) return;
+  DeviceKernelWork work{.on_device = device.is_privateuseone() ? 1 : 0};
+  for (const nki::CoreRecord& core : run.cores) {
+    work.tensor_s = std::max(work.tensor_s, core.work.tensor);
+    work.vector_s = std::max(work.vector_s, core.work.vector);
+    work.scalar_s = std::max(work.scalar_s, core.work.scalar);
+    work.gpsimd_s = std::max(work.gpsimd_s, core.work.gpsimd);
+    work.hbm_bytes += core.work.hbm_bytes;
+  }
+  count_device_kernel(work);
 }
 
 }  // namespace detail

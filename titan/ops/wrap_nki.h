@@ -107,6 +107,9 @@ class KernelDevice {
 /// How a call on `device` runs. ValueError unless `lnc` is 1 or 2.
 nki::RunOptions kernel_run_options(int64_t lnc, at::Device device);
 
+/// Tells the device that this process has taken, if any, what a kernel has kept the engines busy with.
+void count_kernel_work(const nki::KernelRun& run, at::Device device);
+
 inline at::Tensor torch_result(const nki::Tensor& result, at::Device device) {
   return torch_tensor(result, device);
 }
@@ -147,10 +150,14 @@ class WrappedKernel {
     (detail::visit_tensors(args, add), ...);
     const nki::RunOptions options = detail::kernel_run_options(lnc_, place.device());
     const auto simulation = nki::simulate(kernel_).with(options)[lnc_];
+    nki::KernelRun run;
     if constexpr (std::is_void_v<Result>) {
-      simulation(std::forward<Args>(args)...);
+      simulation.finish(run, std::forward<Args>(args)...);
+      detail::count_kernel_work(run, place.device());
     } else {
-      return detail::torch_result(simulation(std::forward<Args>(args)...), place.device());
+      const Result result = simulation.finish(run, std::forward<Args>(args)...);
+      detail::count_kernel_work(run, place.device());
+      return detail::torch_result(result, place.device());
     }
   }
 

@@ -11,7 +11,7 @@ namespace titan {
 namespace {
 
 constexpr std::string_view kEngines[] = {"simulated.tensor_s", "simulated.vector_s", "simulated.scalar_s",
-                                         "simulated.hbm_s", "simulated.link_s"};
+                                         "simulated.gpsimd_s", "simulated.hbm_s",    "simulated.link_s"};
 
 int64_t bytes_of(const GroupCounters& carried) {
   return carried.all_gather_bytes + carried.reduce_scatter_bytes + carried.all_reduce_bytes;

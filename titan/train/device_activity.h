@@ -16,7 +16,7 @@ struct DeviceWork {
   double persistent_hits = 0;  ///< compilations that the disk cache spared
   /// Seconds that its matrix, vector and scalar engines, its memory and its links took. Simulated: each works
   /// as fast as it can, none waits for another.
-  std::array<double, 5> engine_seconds = {};
+  std::array<double, 6> engine_seconds = {};
 
   /// What all taken together cannot be faster than: the busiest engine's seconds.
   double lower_bound() const;

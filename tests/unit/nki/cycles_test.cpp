@@ -177,6 +177,25 @@ TEST_CASE("a DMA costs bytes and no cycles") {
   CHECK(dma_bytes(over(Engine::vector, 512, TensorCopy{})) == 0);
 }
 
+TEST_CASE("work is seconds of an engine, or bytes of HBM") {
+  EngineWork work;
+  const auto add = [&](const Instruction& instruction) { add_work(work, instruction, Generation::trn2); };
+  add(matmul(128, 512, bfloat16));
+  add(over(Engine::vector, 512, TensorCopy{}));
+  add(over(Engine::vector, 512, TensorCopy{}));
+  add(over(Engine::scalar, 512, Activation{}));
+  add(over(Engine::gpsimd, 512, AffineSelect{}));
+  CHECK(work.hbm_bytes == 0);
+  add(make(Engine::dma, sbuf(128, 512, bfloat16), {hbm(128, 512, float32)}, DmaCopy{}));
+  add(make(Engine::dma, hbm(128, 512, bfloat16), {hbm(128, 512, bfloat16)}, DmaCopy{}));
+  add(over(Engine::dma, 512, DmaCopy{}));
+  CHECK(work.tensor == 512 / 2.4e9);
+  CHECK(work.vector == 2 * (512 / 0.96e9));
+  CHECK(work.scalar == 512 / 1.2e9);
+  CHECK(work.gpsimd == 662 / 1.2e9);
+  CHECK(work.hbm_bytes == 128 * 512 * (4 + 2 + 2));
+}
+
 TEST_CASE("each generation has its clocks") {
   const auto mega = [](Engine engine, Generation generation) { return clock_rate(engine, generation) / 1e6; };
   CHECK(mega(Engine::tensor, Generation::trn1) == 2800);

@@ -210,6 +210,24 @@ TEST_CASE("records name on-chip memory without keeping it, and HBM stays") {
   CHECK(*data_of(instructions[9].dst) == 4);
 }
 
+TEST_CASE("a run counts the work of each core when it is asked to, without keeping instructions") {
+  std::vector<float> values(128 * 512, 1);
+  const Tensor x = numbers(values, 128, 512);
+  for (const int64_t lnc : {1, 2}) {
+    KernelRun run;
+    simulate(doubled)[lnc].finish(run, x);
+    CHECK(run.cores[0].work.vector == 0);
+    simulate(doubled).with({.count_work = true})[lnc].finish(run, x);
+    REQUIRE(static_cast<int64_t>(run.cores.size()) == lnc);
+    for (const CoreRecord& core : run.cores) {
+      CHECK(core.instructions.empty());
+      CHECK(core.work.vector == doctest::Approx(512.0 / static_cast<double>(lnc) / 0.96e9).scale(0));
+      CHECK(core.work.hbm_bytes == 2 * 128 * 512 * 4 / lnc);
+      CHECK(core.work.tensor == 0);
+    }
+  }
+}
+
 TEST_CASE("a run has 1 or 2 cores, and trn1 none of two") {
   CHECK(error_of({.lnc = 3}, [] {}).first == "launch.lnc");
   CHECK(error_of({.lnc = 0}, [] {}).first == "launch.lnc");

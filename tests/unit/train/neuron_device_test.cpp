@@ -140,12 +140,13 @@ TEST_CASE("A step's work is the difference of the counters, and its lower bound 
   activity.end_step(1, {.all_gather_bytes = 1100, .reduce_scatter_bytes = 20, .all_reduce_bytes = 3});
   CHECK(device_count("link_bytes") == told + 123);
   set_count("simulated.link_s", 0.25);
+  set_count("simulated.gpsimd_s", 0.375);
   activity.end_step(2, {.all_gather_bytes = 1101, .reduce_scatter_bytes = 20, .all_reduce_bytes = 3});
   CHECK(device_count("link_bytes") == told + 124);
 
   const auto window = activity.take_window();
   CHECK(scalar(window, "neuron/compilations") == 143);
-  CHECK(scalar(window, "neuron/step_lower_bound(s)") == (0.75 + 0.25) / 2);
+  CHECK(scalar(window, "neuron/step_lower_bound(s)") == (0.75 + 0.375) / 2);
   CHECK(scalar(activity.take_window(), "neuron/compilations") == 0);
 
   const DeviceWork work = first - DeviceWork{.compilations = 10, .persistent_hits = 1};

@@ -38,6 +38,7 @@ struct EngineTimes {
   double tensor = 0;  ///< TensorE: matrix products
   double vector = 0;  ///< VectorE: element-wise arithmetic, reductions
   double scalar = 0;  ///< ScalarE: exp, log, rsqrt, ...
+  double gpsimd = 0;  ///< GpSimd: in kernels of the user's alone
   double hbm = 0;     ///< reading inputs and writing outputs once
   double link = 0;    ///< NeuronLink
 

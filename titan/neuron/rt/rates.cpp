@@ -47,11 +47,12 @@ EngineTimes& EngineTimes::operator+=(const EngineTimes& other) {
   tensor += other.tensor;
   vector += other.vector;
   scalar += other.scalar;
+  gpsimd += other.gpsimd;
   hbm += other.hbm;
   link += other.link;
   return *this;
 }
 
-double EngineTimes::longest() const { return std::max({tensor, vector, scalar, hbm, link}); }
+double EngineTimes::longest() const { return std::max({tensor, vector, scalar, gpsimd, hbm, link}); }
 
 }  // namespace titan::neuron

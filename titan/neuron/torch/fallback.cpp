@@ -15,6 +15,7 @@
 #include "titan/base/error.h"
 #include "titan/neuron/torch/core.h"
 #include "titan/neuron/torch/generator.h"
+#include "titan/neuron/torch/kernel_work.h"
 #include "titan/neuron/torch/memory.h"
 #include "titan/neuron/torch/operator_facts.h"
 #include "titan/neuron/torch/signature.h"
@@ -173,7 +174,8 @@ class CpuCall {
   void note(const c10::SmallVectorImpl<Tensor>& outputs) const {
     c10::SmallVector<Tensor, 6> inputs;
     for (const Argument& argument : arguments_) inputs.push_back(argument.device);
-    note_call(facts_.name, {inputs.data(), inputs.size()}, {outputs.data(), outputs.size()});
+    note_call(facts_.name, {inputs.data(), inputs.size()}, {outputs.data(), outputs.size()},
+              kernels_.times());
   }
 
   const OperatorFacts& facts_;
@@ -182,6 +184,7 @@ class CpuCall {
   size_t begin_;
   c10::SmallVector<Argument, 6> arguments_;
   std::vector<std::pair<c10::Storage, c10::Storage>> charged_;
+  KernelWork kernels_;
   Tensor outside_;
 };
 

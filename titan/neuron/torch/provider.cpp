@@ -15,6 +15,7 @@
 #include "titan/neuron/torch/core.h"
 #include "titan/neuron/torch/fallback.h"
 #include "titan/neuron/torch/hooks.h"
+#include "titan/neuron/torch/kernel_work.h"
 #include "titan/neuron/torch/memory.h"
 #include "titan/neuron/torch/storage_ops.h"
 #include "titan/neuron/torch/streams.h"
@@ -113,6 +114,7 @@ void add_simulated_time(std::vector<DeviceStatistic>& all) {
   all.insert(all.end(), {{"simulated.tensor_s", busy.tensor},
                          {"simulated.vector_s", busy.vector},
                          {"simulated.scalar_s", busy.scalar},
+                         {"simulated.gpsimd_s", busy.gpsimd},
                          {"simulated.hbm_s", busy.hbm},
                          {"simulated.link_s", busy.link + core().link_seconds}});
 }
@@ -133,6 +135,8 @@ void count_link_bytes(double bytes) {
   core().link_seconds = core().link_seconds + bytes / core().rates.link_bytes();
 }
 
+void count_kernel(const DeviceKernelWork* work) { note_kernel(*work); }
+
 void reset_peak_memory() { core().hbm.reset_peak(); }
 
 constexpr DeviceProvider kProvider = {.abi = kDeviceProviderAbi,
@@ -143,7 +147,8 @@ constexpr DeviceProvider kProvider = {.abi = kDeviceProviderAbi,
                                       .statistics = &statistics,
                                       .reset_peak_memory = &reset_peak_memory,
                                       .set_phase = &set_phase,
-                                      .count_link_bytes = &count_link_bytes};
+                                      .count_link_bytes = &count_link_bytes,
+                                      .count_kernel = &count_kernel};
 
 }  // namespace
 }  // namespace titan::neuron

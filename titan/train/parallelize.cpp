@@ -6,12 +6,15 @@
 
 namespace titan {
 
+void cut_over_tensor_ranks(LanguageModel& model, Group& ranks, const ParallelismConfig& config) {
+  tensor_parallel(model, model.tensor_sharding(config.enable_sequence_parallel), ranks);
+  model.set_tensor_axis(tensor_axis(ranks));
+}
+
 void lay_out(LanguageModel& model, World& world, const ParallelismConfig& config) {
   const Mesh& mesh = world.mesh();
   if (mesh.dims().tp > 1) {
-    Group& ranks = world.group(Axis::tp);
-    tensor_parallel(model, model.tensor_sharding(config.enable_sequence_parallel), ranks);
-    model.set_tensor_axis(tensor_axis(ranks));
+    cut_over_tensor_ranks(model, world.group(Axis::tp), config);
     log_info("Applied Tensor Parallelism to the model");
   }
   shard_parameters(model, mesh.dims().degree(Axis::fsdp), mesh.coordinate(Axis::fsdp));

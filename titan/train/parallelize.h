@@ -9,6 +9,10 @@
 
 namespace titan {
 
+/// The part of a described model that this member of the tensor-parallel `ranks` has, and its communication
+/// with the others, which borrows the group. To be called before allocate().
+void cut_over_tensor_ranks(LanguageModel& model, Group& ranks, const ParallelismConfig& config);
+
 /// Lays a described model over the mesh: which block of each weight this rank keeps, and what happens around
 /// the modules' forwards under tensor parallelism. To be called before allocate().
 void lay_out(LanguageModel& model, World& world, const ParallelismConfig& config);

@@ -4,15 +4,20 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
 #include "titan/config/dump.h"
+#include "titan/distributed/shapes_group.h"
 #include "titan/models/common/language_model.h"
 #include "titan/ops/autograd.h"
+#include "titan/train/parallelize.h"
 
 namespace titan {
 namespace {
@@ -38,13 +43,25 @@ void run_on_shapes(LanguageModel& model, const TrainingConfig& training) {
       model.loss({.input_ids_BT = tokens_BT(), .positions_BT = tokens_BT(), .labels_BT = tokens_BT()}, 1.0));
 }
 
+/// What one of the tensor-parallel ranks will run.
+void check_rank(const TrainerConfig& prepared, int64_t index) {
+  const auto model = build_model(with_different_layers(prepared.model_spec.model));
+  std::vector<int64_t> ranks(static_cast<size_t>(prepared.parallelism.tensor_parallel_degree));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  ShapesGroup group("tp", std::move(ranks), index);
+  if (group.size() > 1) cut_over_tensor_ranks(*model, group, prepared.parallelism);
+  run_on_shapes(*model, prepared.training);
+}
+
 }  // namespace
 
 void check_shapes(const TrainerConfig& config) {
   TrainerConfig prepared = config;
   prepare_model(prepared);
   try {
-    run_on_shapes(*build_model(with_different_layers(prepared.model_spec.model)), prepared.training);
+    const int64_t last = std::max<int64_t>(prepared.parallelism.tensor_parallel_degree, 1) - 1;
+    check_rank(prepared, 0);
+    if (last > 0) check_rank(prepared, last);  // which may have fewer heads, or columns
   } catch (const ConfigError&) {
     throw;
   } catch (const ValueError& error) {

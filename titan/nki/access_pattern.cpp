@@ -67,17 +67,18 @@ void check_offsets_tensor(const PatternContext& context, const Tensor& offsets, 
 Tensor::Indirection indirection_of(const PatternContext& context, const std::vector<int64_t>& base_shape) {
   using Kind = Tensor::Indirection::Kind;
   const AccessPattern& pattern = context.pattern;
-  const int given = (pattern.scalar_register != nullptr) + (pattern.scalar_offset != nullptr) +
-                    (pattern.vector_offset != nullptr);
+  const Tensor *scalar = pattern.scalar_offset.tensor, *vector = pattern.vector_offset.tensor;
+  const Register* number = pattern.scalar_offset.number;
+  const int given = (number != nullptr) + (scalar != nullptr) + (vector != nullptr);
   Tensor::Indirection indirection;
   if (given == 0) return indirection;
-  if (pattern.vector_offset != nullptr && context.on_chip()) {
+  if (vector != nullptr && context.on_chip()) {
     context.refuse("ap.vector-offset-hbm", "a vector offset gathers or scatters rows of HBM only");
   }
   if (given > 1) context.refuse("ap.one-indirection", "it has more than one offset known at run time");
   const auto dims = static_cast<int64_t>(base_shape.size());
   const int64_t first = context.on_chip() ? 1 : 0;
-  const int64_t last = pattern.vector_offset != nullptr ? 0 : dims - 1;
+  const int64_t last = vector != nullptr ? 0 : dims - 1;
   if (pattern.indirect_dim < first || pattern.indirect_dim > last) {
     context.refuse(
         "ap.indirect-dim",
@@ -94,15 +95,15 @@ Tensor::Indirection indirection_of(const PatternContext& context, const std::vec
   }
   indirection.stride = right_bytes / itemsize(context.dtype);
   indirection.limit = base_shape[static_cast<size_t>(pattern.indirect_dim)];
-  indirection.kind = pattern.vector_offset != nullptr ? Kind::vector : Kind::scalar;
-  if (pattern.scalar_register != nullptr) {
-    indirection.scalar_register = std::make_shared<const Register>(*pattern.scalar_register);
-  } else if (pattern.scalar_offset != nullptr) {
-    check_offsets_tensor(context, *pattern.scalar_offset, 1, "scalar_offset");
-    indirection.offsets = std::make_shared<const Tensor>(*pattern.scalar_offset);
+  indirection.kind = vector != nullptr ? Kind::vector : Kind::scalar;
+  if (number != nullptr) {
+    indirection.scalar_register = std::make_shared<const Register>(*number);
+  } else if (scalar != nullptr) {
+    check_offsets_tensor(context, *scalar, 1, "scalar_offset");
+    indirection.offsets = std::make_shared<const Tensor>(*scalar);
   } else {
-    check_offsets_tensor(context, *pattern.vector_offset, pattern.pattern[0].second, "vector_offset");
-    indirection.offsets = std::make_shared<const Tensor>(*pattern.vector_offset);
+    check_offsets_tensor(context, *vector, pattern.pattern[0].second, "vector_offset");
+    indirection.offsets = std::make_shared<const Tensor>(*vector);
   }
   return indirection;
 }

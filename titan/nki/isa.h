@@ -17,6 +17,11 @@ namespace titan::nki::isa {
 
 using Where = std::source_location;
 
+// Under the names that they have in Python: nisa::engine::vector, nisa::oob_mode::skip.
+using engine = Engine;
+using oob_mode = OobMode;
+using matmul_perf_mode = MatmulPerfMode;
+
 /// What most instructions let the kernel choose.
 struct EngineOptions {
   Engine engine = Engine::unknown;  ///< unknown: the usual one

@@ -58,6 +58,20 @@ class Tensor;
 template <class T>
 struct HbmAccess;
 
+/// A pattern's run-time offset: a tensor, or for a scalar a register too. It refers to what it is given.
+struct VectorOffset {
+  VectorOffset() = default;
+  VectorOffset(const Tensor& indices) : tensor(&indices) {}
+  const Tensor* tensor = nullptr;
+};
+struct ScalarOffset {
+  ScalarOffset() = default;
+  ScalarOffset(const Tensor& index) : tensor(&index) {}
+  ScalarOffset(const Register& index) : number(&index) {}
+  const Tensor* tensor = nullptr;
+  const Register* number = nullptr;
+};
+
 /// `.ap`: a view by strides over the whole allocation behind a tensor, in elements (of `dtype`).
 struct AccessPattern {
   /// {stride, count} from the outermost; on chip the first pair is the partitions, its stride the tensor's
@@ -67,11 +81,10 @@ struct AccessPattern {
   std::optional<int64_t> offset = {};
   /// A register, or a tensor of one int32 in SBUF: multiplied by the stride of base dimension
   /// `indirect_dim` and added at run time.
-  const Register* scalar_register = nullptr;
-  const Tensor* scalar_offset = nullptr;
+  ScalarOffset scalar_offset = {};
   /// One int32 index per partition of the other operand ([P, 1] in SBUF), each multiplied by the stride of
   /// base dimension `indirect_dim` (0 only), which takes the place of the first pair's. HBM only.
-  const Tensor* vector_offset = nullptr;
+  VectorOffset vector_offset = {};
   /// A dimension of the tensor as it was allocated or last reshaped, whose stride is the product of the sizes
   /// to its right. On chip not the partitions.
   int64_t indirect_dim = 0;

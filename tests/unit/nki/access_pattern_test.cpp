@@ -95,17 +95,17 @@ TEST_CASE("a vector offset multiplies by the rows of the tensor as reshaped, up 
   PatternChip chip;
   const Tensor x = hbm_tokens({10, 2, 3});
   const Tensor rows = chip.offsets(4);
-  const Tensor gathered = x.ap({.pattern = {{6, 4}, {1, 6}}, .vector_offset = &rows});
+  const Tensor gathered = x.ap({.pattern = {{6, 4}, {1, 6}}, .vector_offset = rows});
   CHECK(gathered.indirection().kind == Kind::vector);
   CHECK(gathered.indirection().stride == 6);
   CHECK(gathered.indirection().limit == 10);
   CHECK(gathered.dims()[0] == Dim{4, 0});
-  const Tensor finer = x.reshape({20, 3}).ap({.pattern = {{3, 4}, {1, 3}}, .vector_offset = &rows});
+  const Tensor finer = x.reshape({20, 3}).ap({.pattern = {{3, 4}, {1, 3}}, .vector_offset = rows});
   CHECK(finer.indirection().stride == 3);
   CHECK(finer.indirection().limit == 20);
   // Two rows at once: the last index that stays inside is one earlier.
-  CHECK(x.ap({.pattern = {{6, 4}, {1, 12}}, .vector_offset = &rows}).indirection().limit == 9);
-  CHECK(x.ap({.pattern = {{6, 4}, {1, 6}}, .offset = 12, .vector_offset = &rows}).indirection().limit == 8);
+  CHECK(x.ap({.pattern = {{6, 4}, {1, 12}}, .vector_offset = rows}).indirection().limit == 9);
+  CHECK(x.ap({.pattern = {{6, 4}, {1, 6}}, .offset = 12, .vector_offset = rows}).indirection().limit == 8);
 }
 
 TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
@@ -115,7 +115,7 @@ TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
   for (int i = 0; i < 15; ++i) row[static_cast<size_t>(i)] = static_cast<float>(i);
   for (int64_t p = 0; p < 2; ++p) Rows(t).write(p, row.data());
   const Tensor two = chip.offsets(1, 2);
-  const Tensor from_tensor = t.ap({.pattern = {{15, 2}, {1, 3}}, .scalar_offset = &two, .indirect_dim = 1});
+  const Tensor from_tensor = t.ap({.pattern = {{15, 2}, {1, 3}}, .scalar_offset = two, .indirect_dim = 1});
   CHECK(from_tensor.indirection().stride == 3);
   CHECK(from_tensor.indirection().limit == 5);
   float read[3];
@@ -123,7 +123,7 @@ TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
   CHECK(read[0] == 6);
   Register index(4);
   const Tensor from_register =
-      t.ap({.pattern = {{15, 2}, {1, 3}}, .scalar_register = &index, .indirect_dim = 1});
+      t.ap({.pattern = {{15, 2}, {1, 3}}, .scalar_offset = index, .indirect_dim = 1});
   Rows(from_register).read(1, read);
   CHECK(read[2] == 14);
   index.set(1);
@@ -134,7 +134,7 @@ TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
   CHECK(broken_rule([&] { resolved(from_register); }) == "ap.scalar-offset-bounds");
   // In another dtype an index is worth the same bytes.
   const Tensor bytes =
-      t.ap({.pattern = {{60, 2}, {1, 12}}, .scalar_offset = &two, .indirect_dim = 1, .dtype = Dtype::uint8});
+      t.ap({.pattern = {{60, 2}, {1, 12}}, .scalar_offset = two, .indirect_dim = 1, .dtype = Dtype::uint8});
   CHECK(bytes.indirection().stride == 12);
 }
 
@@ -144,19 +144,19 @@ TEST_CASE("run-time offsets are int32 in SBUF of the right size, one a view") {
   const Tensor four = chip.offsets(4), one = chip.offsets(1), floats = chip.tile({4, 1});
   const Tensor in_hbm = hbm_tokens({4, 1}, Dtype::int32);
   const std::vector<std::pair<int64_t, int64_t>> rows = {{6, 4}, {1, 6}};
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = &one}); }) == "ap.offset-tensor");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = &floats}); }) == "ap.offset-tensor");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = &in_hbm}); }) == "ap.offset-tensor");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = &four}); }) == "ap.offset-tensor");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = &four, .indirect_dim = 1}); }) ==
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = one}); }) == "ap.offset-tensor");
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = floats}); }) == "ap.offset-tensor");
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = in_hbm}); }) == "ap.offset-tensor");
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = four}); }) == "ap.offset-tensor");
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .vector_offset = four, .indirect_dim = 1}); }) ==
         "ap.indirect-dim");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = &one, .indirect_dim = 2}); }) ==
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = one, .indirect_dim = 2}); }) ==
         "ap.indirect-dim");
-  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = &one, .vector_offset = &four}); }) ==
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = one, .vector_offset = four}); }) ==
         "ap.one-indirection");
-  CHECK(broken_rule([&] { t.ap({.pattern = rows, .scalar_offset = &one}); }) == "ap.indirect-dim");
-  CHECK(broken_rule([&] { t.ap({.pattern = rows, .vector_offset = &four}); }) == "ap.vector-offset-hbm");
-  const Tensor gathered = x.ap({.pattern = rows, .vector_offset = &four});
+  CHECK(broken_rule([&] { t.ap({.pattern = rows, .scalar_offset = one}); }) == "ap.indirect-dim");
+  CHECK(broken_rule([&] { t.ap({.pattern = rows, .vector_offset = four}); }) == "ap.vector-offset-hbm");
+  const Tensor gathered = x.ap({.pattern = rows, .vector_offset = four});
   CHECK(broken_rule([&] { gathered.ap({.pattern = rows}); }) == "ap.one-indirection");
   CHECK(broken_rule([&] { gathered(0); }) == "ap.view-of-vector-offset");
   CHECK(broken_rule([&] { gathered.reshape({24}); }) == "ap.view-of-vector-offset");

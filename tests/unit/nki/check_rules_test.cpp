@@ -35,7 +35,7 @@ Tensor far(std::vector<int64_t> shape, Dtype dtype = f32) {
 
 /// Rows of a [16, 4] in HBM that 8 indices choose.
 Tensor chosen_rows(const Tensor& indices) {
-  return far({16, 4}).ap({.pattern = {{4, 8}, {1, 4}}, .vector_offset = &indices});
+  return far({16, 4}).ap({.pattern = {{4, 8}, {1, 4}}, .vector_offset = indices});
 }
 
 constexpr Operation add = Operation::add, multiply = Operation::multiply;

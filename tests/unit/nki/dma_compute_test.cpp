@@ -8,7 +8,7 @@ using namespace titan::nki::moving;
 namespace {
 
 Tensor rows_at(const Tensor& of, const Tensor& indices) {
-  return of.ap({.pattern = {{of.size(1), indices.size(0)}, {1, of.size(1)}}, .vector_offset = &indices});
+  return of.ap({.pattern = {{of.size(1), indices.size(0)}, {1, of.size(1)}}, .vector_offset = indices});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ constexpr int64_t kRows = 6, kWidth = 5;
 Tensor table() { return host({kRows, kWidth}, Dtype::float32, counting(kRows * kWidth)); }
 
 Tensor gather_view(const Tensor& from, const Tensor& indices) {
-  return from.ap({.pattern = {{kWidth, indices.size(0)}, {1, kWidth}}, .vector_offset = &indices});
+  return from.ap({.pattern = {{kWidth, indices.size(0)}, {1, kWidth}}, .vector_offset = indices});
 }
 
 /// Rows of the table for some indices, or what was there before.
@@ -37,10 +37,10 @@ TEST_CASE("dma_copy: a register or a number of SBUF moves the whole view by that
   on_core([&] {
     const Register three(3);
     const Tensor two = on_sbuf({1, 1}, Dtype::int32, {2});
-    nisa::dma_copy(by_register, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_register = &three}));
-    nisa::dma_copy(by_tensor, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_offset = &two}));
-    nisa::dma_copy(
-        columns, in.ap({.pattern = {{kWidth, kRows}, {1, 2}}, .scalar_register = &three, .indirect_dim = 1}));
+    nisa::dma_copy(by_register, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_offset = three}));
+    nisa::dma_copy(by_tensor, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_offset = two}));
+    nisa::dma_copy(columns,
+                   in.ap({.pattern = {{kWidth, kRows}, {1, 2}}, .scalar_offset = three, .indirect_dim = 1}));
   });
   CHECK(numbers(by_register) == rows_of({3, 4}, 0));
   CHECK(numbers(by_tensor) == rows_of({2, 3}, 0));
@@ -53,7 +53,7 @@ TEST_CASE("dma_copy: a run-time offset on chip moves along the free dimension") 
     const Register two(2);
     Tensor tile = nl::ndarray({4, 8}, Dtype::float32);
     nisa::dma_copy(tile, in);
-    const Tensor view = tile.ap({.pattern = {{8, 4}, {1, 3}}, .scalar_register = &two, .indirect_dim = 1});
+    const Tensor view = tile.ap({.pattern = {{8, 4}, {1, 3}}, .scalar_offset = two, .indirect_dim = 1});
     const Tensor out = host({4, 3}, Dtype::float32, std::vector<float>(12));
     nisa::dma_copy(out, view);
     CHECK(numbers(out) == std::vector<float>{2, 3, 4, 10, 11, 12, 18, 19, 20, 26, 27, 28});
@@ -88,7 +88,7 @@ TEST_CASE("dma_copy: rows whose index is out of bounds are skipped on request, a
     CHECK(bring(tile) == rows_of({2, -1, 6, 1}, 9));
     nisa::dma_copy(gather_view(out, indices), tile, {.oob_mode = OobMode::skip});
     const Register far(kRows);
-    nisa::dma_copy(out.ap({.pattern = {{kWidth, 1}, {1, kWidth}}, .scalar_register = &far}), tile(ds(0, 1)),
+    nisa::dma_copy(out.ap({.pattern = {{kWidth, 1}, {1, kWidth}}, .scalar_offset = far}), tile(ds(0, 1)),
                    {.oob_mode = OobMode::skip});
   });
   CHECK(numbers(out) == rows_of({-1, 1, 2, -1, -1, -1}, -1));
@@ -113,14 +113,14 @@ TEST_CASE("dma_copy: an index out of bounds is an error that names index, limit 
   const Broken scalar = broken([&] {
     const Register five(5);
     Tensor tile = nl::ndarray({2, kWidth}, Dtype::float32);
-    nisa::dma_copy(tile, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_register = &five}));
+    nisa::dma_copy(tile, in.ap({.pattern = {{kWidth, 2}, {1, kWidth}}, .scalar_offset = five}));
   });
   const Broken on_chip = broken([&] {
     const Register two(2);
     Tensor tile = nl::ndarray({4, 2, 8}, Dtype::float32), out = nl::ndarray({4, 8}, Dtype::float32);
     nisa::memset(tile, 0);
     nisa::memset(out, 0);  // lies where index 2 would be
-    nisa::dma_copy(out, tile.ap({.pattern = {{16, 4}, {1, 8}}, .scalar_register = &two, .indirect_dim = 1}));
+    nisa::dma_copy(out, tile.ap({.pattern = {{16, 4}, {1, 8}}, .scalar_offset = two, .indirect_dim = 1}));
   });
   CHECK(on_chip.rule == "dma.out-of-bounds");
   CHECK(scalar.rule == "dma.out-of-bounds");

@@ -73,7 +73,7 @@ TEST_CASE("dma_transpose: unwritten elements are named, run-time offsets are ref
   const Broken indirect = broken([&] {
     const Register one(1);
     Tensor out = nl::ndarray({4, 2}, Dtype::bfloat16);
-    nisa::dma_transpose(out, in.ap({.pattern = {{4, 2}, {1, 4}}, .scalar_register = &one}));
+    nisa::dma_transpose(out, in.ap({.pattern = {{4, 2}, {1, 4}}, .scalar_offset = one}));
   });
   CHECK(indirect.rule == "dma_transpose.indirect");
 }

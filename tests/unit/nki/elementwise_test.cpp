@@ -393,7 +393,7 @@ TEST_CASE("operands may begin where a register says when the instruction runs") 
     const Tensor x = drawn(tile({4, 8, 3}), 17), out = tile({4, 3});
     const Tensor takes = integer_tile<uint8_t>({4, 3}, Dtype::uint8, std::vector<uint8_t>(12, 1));
     const Register row(5);
-    const Tensor view = x.ap({.pattern = {{24, 4}, {1, 3}}, .scalar_register = &row, .indirect_dim = 1});
+    const Tensor view = x.ap({.pattern = {{24, 4}, {1, 3}}, .scalar_offset = row, .indirect_dim = 1});
     nisa::tensor_copy(out, view);
     CHECK(values(out) == values(x(all, 5)));
     nisa::tensor_scalar(out, out, Operation::multiply, 2.0);

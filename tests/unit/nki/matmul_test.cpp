@@ -146,7 +146,7 @@ TEST_CASE("nc_matmul: a bank picked by a register keeps its own sums") {
       const Register number(bank);
       const Tensor& moving = bank == 0 ? a.moving : b.moving;
       nisa::nc_matmul(
-          banks.ap({.pattern = {{1024, 8}, {1, 512}}, .scalar_register = &number, .indirect_dim = 1}),
+          banks.ap({.pattern = {{1024, 8}, {1, 512}}, .scalar_offset = number, .indirect_dim = 1}),
           bank == 0 ? a.stationary : b.stationary, moving);
     }
     CHECK(bring(banks(all, 0)) == a.expected());

@@ -104,7 +104,7 @@ Tensor load_target_logits(const Tensor& logits, const Tensor& targets, int64_t f
   const Tensor logit_R1 = nl::ndarray({rows, 1}, logits.dtype());
   for (const int64_t row : nl::affine_range(rows)) {
     const Tensor target = target_R1(row), logits_V1 = logits(first + row).reshape({logits.size(1), 1});
-    nisa::dma_copy(logit_R1(row), logits_V1.ap({.pattern = {{1, 1}}, .scalar_offset = &target}));
+    nisa::dma_copy(logit_R1(row), logits_V1.ap({.pattern = {{1, 1}}, .scalar_offset = target}));
   }
   return logit_R1;
 }

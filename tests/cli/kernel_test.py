@@ -55,6 +55,8 @@ def call_text(text, opening):
 def rules_in(text):
     """Rules that a source names: "memory.unwritten" anywhere, and the first text of each require() and fail()."""
     found = set(re.findall(r'"([a-z_]+\.[a-z-]+)"', text))
+    # Rules that several instructions throw by themselves: format("{}.operand", name).
+    found |= set(re.findall(r'KernelError\(format\("\{\}\.([a-z-]+)"', text))
     for match in re.finditer(r"\b(?:require|fail)\(", text):
         texts = re.findall(r'"((?:[^"\\]|\\.)*)"', call_text(text, match.end() - 1))
         if texts and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", texts[0]):

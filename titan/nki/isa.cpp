@@ -96,8 +96,9 @@ void core_barrier(Tensor data, std::array<int64_t, 2> cores, EngineOptions optio
   if (cores != std::array<int64_t, 2>{0, 1}) {
     throw KernelError(
         "core_barrier.cores",
-        format("cores must be {0, 1}, got {{}, {}}: a barrier is of both cores of a logical one", cores[0],
-               cores[1]),
+        format("core_barrier({}): cores must be {0, 1}, got {{}, {}}: a barrier is of both cores of a "
+               "logical one",
+               data.defined() ? data.describe() : "no tensor", cores[0], cores[1]),
         where);
   }
   issue(engine_or(options.engine, Engine::gpsimd), {}, {std::move(data)}, CoreBarrier{}, where);

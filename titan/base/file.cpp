@@ -73,16 +73,28 @@ void sync_to_disk(const fs::path& path) {
   if (::fsync(file.get()) != 0 && errno != EINVAL) fail("write", path);
 }
 
-void require_replaceable(const fs::path& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
+fs::path replaceable(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // as Linux follows
+  std::error_code error;
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, error)); ++links) {
+    if (links == kMostLinks) throw ValueError("cannot write {}: too many links", path.string());
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
+  const fs::file_status status = fs::status(target, error);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     throw ValueError("cannot write {}: it is there already and no regular file", path.string());
   }
+  // Through /dev/stdout the file that the shell has opened would be replaced under its hands.
+  const std::string name = titan::absolute(path);
+  if ((name.starts_with("/dev/") && !name.starts_with("/dev/shm/")) || name.starts_with("/proc/")) {
+    throw ValueError("cannot write {}: that is a device; give the name of a file", path.string());
+  }
+  return target;
 }
 
-void write_file_atomic(const fs::path& path, std::string_view bytes) {
-  require_replaceable(path);
+void write_file_atomic(const fs::path& given, std::string_view bytes) {
+  const fs::path path = replaceable(given);
   const fs::path temporary = path.string() + format(".{}.tmp", ::getpid());
   try {
     {

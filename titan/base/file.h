@@ -15,9 +15,9 @@ std::string read_file(const std::filesystem::path& path);
 /// Throws ValueError with the path and the system's reason; the old file then stays whole.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
-/// Throws ValueError where something that is no regular file (a device, a pipe, a folder) has that name: a
-/// rename onto it would destroy it.
-void require_replaceable(const std::filesystem::path& path);
+/// The file that writing to `path` is to replace: what a link points to, which stays a link. ValueError where
+/// that is no regular file (a device, a pipe, a folder): a rename onto it would destroy it.
+std::filesystem::path replaceable(const std::filesystem::path& path);
 
 /// Flushes a file's or folder's data to disk. Throws ValueError.
 void sync_to_disk(const std::filesystem::path& path);

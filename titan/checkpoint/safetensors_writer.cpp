@@ -85,10 +85,9 @@ int64_t TensorSpec::num_bytes() const {
   return bits / 8;
 }
 
-SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, const std::vector<TensorSpec>& specs,
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& specs,
                                      std::map<std::string, std::string> metadata)
-    : path_(std::move(path)), temporary_(path_.string() + format(".{}.tmp", ::getpid())) {
-  require_replaceable(path_);
+    : path_(replaceable(path)), temporary_(path_.string() + format(".{}.tmp", ::getpid())) {
   metadata.emplace("format", "pt");
   const auto order = data_order(specs);
   const std::string header = header_bytes(header_json(order, metadata));

@@ -31,7 +31,7 @@ class SafetensorsWriter {
  public:
   /// Reserves the whole file at once, so that a full disk is found before work is done. `metadata` always
   /// gets format = pt, without which transformers refuses a file.
-  SafetensorsWriter(std::filesystem::path path, const std::vector<TensorSpec>& specs,
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& specs,
                     std::map<std::string, std::string> metadata = {});
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;

@@ -63,9 +63,27 @@ TEST_CASE("what is no regular file is neither replaced nor mapped") {
   CHECK_THROWS_WITH_AS(write_file_atomic(folder / "pipe", "x"), doctest::Contains("no regular file"),
                        ValueError);
   CHECK_THROWS_WITH_AS(MappedFile(folder / "pipe"), doctest::Contains("no regular file"), ValueError);
-  CHECK_THROWS_AS(require_replaceable("/dev/null"), ValueError);
-  CHECK_NOTHROW(require_replaceable(folder / "nothing"));
+  for (const char* device : {"/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/nothing"}) {
+    CAPTURE(device);
+    CHECK_THROWS_AS(replaceable(device), ValueError);
+  }
+  CHECK(replaceable(folder / "nothing") == folder / "nothing");
+  CHECK(replaceable("/dev/shm/nothing") == "/dev/shm/nothing");
   CHECK(fs::is_fifo(folder / "pipe"));
+  fs::remove_all(folder);
+}
+
+TEST_CASE("a link is written through: it stays, and what it points to is replaced") {
+  const fs::path folder = fresh_folder();
+  fs::create_directory(folder / "there");
+  fs::create_symlink("there/real", folder / "link");
+  for (const char* text : {"first", "second"}) {
+    write_file_atomic(folder / "link", text);
+    CHECK(fs::is_symlink(folder / "link"));
+    CHECK(read_file(folder / "there" / "real") == text);
+  }
+  fs::create_symlink("loop", folder / "loop");
+  CHECK_THROWS_WITH_AS(write_file_atomic(folder / "loop", "x"), doctest::Contains("loop"), ValueError);
   fs::remove_all(folder);
 }
 

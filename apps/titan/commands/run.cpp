@@ -6,6 +6,7 @@
 
 #include "apps/titan/commands.h"
 #include "titan/base/clock.h"
+#include "titan/base/cpu_isa.h"
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/json.h"
@@ -70,6 +71,7 @@ int fail(std::string_view what, int exit_code, Fault fault) {
 
 int run_command(CommandFunction* command, std::span<const std::string> args) {
   try {
+    cpu_isa();  // refuses a wrong TITAN_CPU_ISA before work is done
     const int exit_code = command(args);
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {

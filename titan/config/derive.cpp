@@ -1,6 +1,7 @@
 #include "titan/config/derive.h"
 
 #include "titan/base/error.h"
+#include "titan/base/hints.h"
 #include "titan/base/strings.h"
 #include "titan/config/text.h"
 
@@ -70,9 +71,8 @@ void apply_deltas(Node node, std::initializer_list<Delta> deltas) {
       for (const Field& other : fields.list()) {
         if (is_leaf(*other.type)) known.emplace_back(other.name);
       }
-      throw ConfigError("{} has no {} '{}'{}; it has {}", type_name(*node.type),
-                        field ? "plain field" : "field", delta.field, did_you_mean(delta.field, known),
-                        join(known, ", "));
+      throw ConfigError("{} has no {} '{}'{}", type_name(*node.type), field ? "plain field" : "field",
+                        delta.field, did_you_mean_of(delta.field, known, "it has"));
     }
     try {
       set_text(*field->type, field->member, delta.value);

@@ -13,6 +13,7 @@
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
+#include "titan/base/hints.h"
 #include "titan/base/strings.h"
 #include "titan/config/module_compile.h"
 
@@ -197,8 +198,8 @@ const ExportedConfig& find_config(const LoadedModule& module, std::string_view n
         "{} has no config functions: functions at file scope, not static, that return a TrainerConfig",
         module.file.string());
   }
-  throw ConfigError("no config function '{}' in {}{}; it has {}", name, module.file.string(),
-                    did_you_mean(name, names), join(names, ", "));
+  throw ConfigError("no config function '{}' in {}{}", name, module.file.string(),
+                    did_you_mean_of(name, names, "it has"));
 }
 
 Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig& function) {

@@ -6,6 +6,7 @@
 
 #include "titan/base/error.h"
 #include "titan/base/file.h"
+#include "titan/base/hints.h"
 #include "titan/base/json.h"
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
@@ -70,8 +71,8 @@ Poly<TrainerConfig> call_builtin(const BuiltinModule& module, const std::string&
     if (function.name == name) return function.make();
     names.emplace_back(function.name);
   }
-  throw ConfigError("no config function '{}' in the built-in module {}{}; it has {}", name, module.name,
-                    did_you_mean(name, names), join(names, ", "));
+  throw ConfigError("no config function '{}' in the built-in module {}{}", name, module.name,
+                    did_you_mean_of(name, names, "it has"));
 }
 
 Poly<TrainerConfig> call_module(const std::string& module_name, const std::string& config) {

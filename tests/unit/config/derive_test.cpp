@@ -66,7 +66,7 @@ TEST_CASE("deltas set fields by name, and unknown ones are refused") {
   CHECK(derive<Kernel::Config>(rope, {{"lnc", "1"}, {"dim", "32"}}).dim == 32);
   CHECK(derive<Kernel::Config>(rope, [](auto& to) { to.lnc = 4; }).lnc == 4);
   check_contains(config_error([&] { derive<Kernel::Config>(rope, {{"lcn", "1"}}); }),
-                 "Kernel.Config has no field 'lcn'; did you mean lnc?; it has dim, theta, lnc");
+                 "Kernel.Config has no field 'lcn'; did you mean lnc? It has dim, theta, lnc");
   check_contains(config_error([&] { derive<Kernel::Config>(rope, {{"lnc", "one"}}); }),
                  "Kernel.Config.lnc expects an int");
 }

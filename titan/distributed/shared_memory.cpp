@@ -17,8 +17,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
+#include "titan/base/available_memory.h"
 #include "titan/base/error.h"
-#include "titan/distributed/available_memory.h"
 
 namespace titan {
 namespace {

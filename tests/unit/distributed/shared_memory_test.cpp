@@ -19,8 +19,8 @@
 
 #include "tests/unit/distributed/thread_ranks.h"
 #include "tests/unit/test_device.h"
+#include "titan/base/available_memory.h"
 #include "titan/base/error.h"
-#include "titan/distributed/available_memory.h"
 #include "titan/distributed/shared_memory_backend.h"
 #include "titan/distributed/shared_memory_group.h"
 

@@ -1,4 +1,4 @@
-#include "titan/distributed/available_memory.h"
+#include "titan/base/available_memory.h"
 
 #include <algorithm>
 #include <fstream>

@@ -125,7 +125,7 @@ int64_t rescaled_offset(const PatternContext& context) {
 }  // namespace
 
 Tensor Tensor::ap(const AccessPattern& pattern, const Where& where) const {
-  check(defined(), "the tensor is defined");
+  check_defined("ap", where);
   const PatternContext context{*this, pattern, pattern.dtype.value_or(dtype_), where};
   if (indirection_.kind != Indirection::Kind::none) {
     context.refuse("ap.one-indirection", "the view has an offset known at run time already");
@@ -138,9 +138,13 @@ Tensor Tensor::ap(const AccessPattern& pattern, const Where& where) const {
   Tensor result = *this;
   result.dtype_ = context.dtype;
   result.dims_.clear();
+  int64_t elements = 1;
   for (const auto& [stride, count] : pattern.pattern) {
-    if (count < 1 || count > kMostElements)
-      context.refuse("ap.count", format("count {} is not in 1 .. {}", count, kMostElements));
+    if (count < 1) context.refuse("ap.count", format("count {} is below 1", count));
+    if (count > kMostElements / elements) {
+      context.refuse("ap.count", format("its counts make more than {} elements", with_commas(kMostElements)));
+    }
+    elements *= count;
     result.dims_.push_back({count, stride});
   }
   int64_t added = pattern.offset.value_or(0);
@@ -162,6 +166,8 @@ Tensor Tensor::ap(const AccessPattern& pattern, const Where& where) const {
     }
     result.dims_[0].stride = 1;
   }
+  // A stride that takes no step is of no size in particular.
+  for (Dim& dim : result.dims_) dim.stride = dim.count == 1 ? 1 : dim.stride;
   result.offset_ = rescaled_offset(context) + added;
   result.indirection_ = indirection_of(context, base_shape_);
   if (result.indirection_.kind == Indirection::Kind::vector) result.dims_[0].stride = 0;

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "titan/base/available_memory.h"
 #include "titan/base/error.h"
 #include "titan/nki/error.h"
 #include "titan/nki/memory.h"
@@ -12,18 +13,22 @@ namespace {
 /// What the two cores of a pair have between them on trn2, 24 GiB: no tensor is larger.
 constexpr int64_t kMostHbmBytes = int64_t{24} << 30;
 
+/// "ndarray q" for messages; not every tensor has a name.
+std::string ndarray_named(const std::string& name) { return name.empty() ? "ndarray" : "ndarray " + name; }
+
 /// Bytes of `shape`; KernelError for sizes below 1 or a total above the memory.
 int64_t shape_bytes(const std::string& name, const std::vector<int64_t>& shape, Dtype dtype) {
   int64_t bytes = itemsize(dtype);
   for (int64_t size : shape) {
     if (size < 1) {
-      throw KernelError("ndarray.shape",
-                        format("ndarray {} of shape {}: sizes are at least 1", name, shape_text(shape)));
+      throw KernelError("ndarray.shape", format("{} of shape {}: sizes are at least 1", ndarray_named(name),
+                                                shape_text(shape)));
     }
     if (size > kMostHbmBytes / bytes) {
-      throw KernelError("ndarray.too-large",
-                        format("ndarray {} of shape {} {}: no memory of a core has more than {} bytes", name,
-                               shape_text(shape), dtype_name(dtype), with_commas(kMostHbmBytes)));
+      throw KernelError(
+          "ndarray.too-large",
+          format("{} of shape {} {}: no memory of a core has more than {} bytes", ndarray_named(name),
+                 shape_text(shape), dtype_name(dtype), with_commas(kMostHbmBytes)));
     }
     bytes *= size;
   }
@@ -52,16 +57,15 @@ std::shared_ptr<Allocation> named_allocation(std::string name, Buffer buffer, Dt
 
 void check_chip_shape(const std::string& name, const std::vector<int64_t>& shape, Buffer buffer) {
   if (shape.size() < 2) {
-    throw KernelError(
-        "ndarray.rank",
-        format("ndarray {} of shape {} in {}: on chip a tensor has partitions and a free dimension", name,
-               shape_text(shape), buffer_name(buffer)));
+    throw KernelError("ndarray.rank",
+                      format("{} of shape {} in {}: on chip a tensor has partitions and a free dimension",
+                             ndarray_named(name), shape_text(shape), buffer_name(buffer)));
   }
   if (shape[0] > CoreSizes::kPartitions) {
-    throw KernelError("ndarray.partitions",
-                      format("ndarray {} of shape {} in {}: dimension 0 is the partitions, of "
-                             "which there are {}",
-                             name, shape_text(shape), buffer_name(buffer), CoreSizes::kPartitions));
+    throw KernelError(
+        "ndarray.partitions",
+        format("{} of shape {} in {}: dimension 0 is the partitions, of which there are {}",
+               ndarray_named(name), shape_text(shape), buffer_name(buffer), CoreSizes::kPartitions));
   }
 }
 
@@ -77,6 +81,18 @@ void prepare_bytes(Allocation& allocation, bool fresh) {
       fill_unwritten(memory.at(partition, allocation.byte_offset), allocation.dtype, elements);
     }
   }
+}
+
+/// Asked before the bytes are taken: Linux promises more than it has, and ends the process that uses it.
+void require_host_memory(const std::string& name, int64_t bytes, std::optional<int64_t> available) {
+  constexpr int64_t kWorthAsking = int64_t{1} << 20;
+  if (!available && bytes < kWorthAsking) return;
+  const int64_t needed = bytes + bytes / 8;  // with WrittenBits
+  const int64_t left = available.value_or(available_memory());
+  if (needed <= left) return;
+  throw KernelError("memory.host",
+                    format("this machine has {} bytes of memory left, and {} of HBM takes {}",
+                           with_commas(left), name.empty() ? "a tensor" : name, with_commas(needed)));
 }
 
 }  // namespace
@@ -98,7 +114,7 @@ Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> sh
     byte = address->byte;
     if (byte % item != 0) {
       throw KernelError("memory.address-alignment",
-                        format("ndarray {} of {} at byte {}: it begins at a multiple of {}", name,
+                        format("{} of {} at byte {}: it begins at a multiple of {}", ndarray_named(name),
                                dtype_name(dtype), byte, item));
     }
     memory.claim(first, shape[0], byte, partition_bytes, name);
@@ -120,8 +136,8 @@ Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> sh
   return {std::move(allocation), dtype, contiguous_dims(shape, true), 0};
 }
 
-Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer,
-                  bool without_data) {
+Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer, bool without_data,
+                  std::optional<int64_t> available) {
   check(!is_on_chip(buffer), "the tensor is in HBM");
   const int64_t bytes = shape_bytes(name, shape, dtype);
   if (shape.empty()) shape = {1};
@@ -129,10 +145,11 @@ Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buf
   allocation->bytes = bytes;
   allocation->without_data = without_data;
   if (!without_data) {
+    require_host_memory(allocation->name, bytes, available);
     auto* data = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
     if (data == nullptr) {
-      throw KernelError("memory.host",
-                        format("this machine has no {} bytes for {}", with_commas(bytes), allocation->name));
+      throw KernelError("memory.host", format("this machine gives no {} bytes for {}", with_commas(bytes),
+                                              allocation->name.empty() ? "a tensor" : allocation->name));
     }
     allocation->owner = std::shared_ptr<void>(data, [](void* block) { std::free(block); });
     allocation->data = data;
@@ -140,6 +157,15 @@ Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buf
     fill_unwritten(data, dtype, bytes / itemsize(dtype));
   }
   return {std::move(allocation), dtype, contiguous_dims(shape, false), 0};
+}
+
+void require_data(const Tensor& tensor) {
+  if (tensor.indirection().offsets != nullptr) require_data(*tensor.indirection().offsets);
+  if (!tensor.allocation()->without_data) return;
+  throw KernelError("memory.without-data",
+                    format("{} has a shape but no data; give it data, or run the kernel on shapes alone "
+                           "(RunMode::shapes)",
+                           tensor.describe()));
 }
 
 Tensor host_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, void* data,

@@ -17,17 +17,6 @@ void check_dma_memory(const Checked& checked) {
   }
 }
 
-void check_dma_dst(const Checked& checked) {
-  // Rows with an index each have no stride of their own.
-  size_t first = checked.dst().indirection().kind == IndirectionKind::vector ? 1 : 0;
-  for (; first < checked.dst().dims().size(); ++first) {
-    const Dim& dim = checked.dst().dims()[first];
-    checked.require(dim.count == 1 || dim.stride != 0, "repeated-dst",
-                    "dst repeats its elements (a stride of 0 over {}): broadcast sources, not destinations",
-                    dim.count);
-  }
-}
-
 void check_counts(const Checked& checked, const Tensor& src) {
   checked.require(checked.dst().numel() == src.numel(), "element-count",
                   "dst has {} elements and a source {}: they must agree", checked.dst().numel(), src.numel());
@@ -50,14 +39,14 @@ bool is_documented_order(const std::vector<int64_t>& axes) {
 
 void check_rules(const Checked& checked, const DmaCopy&) {
   check_dma_memory(checked);
-  check_dma_dst(checked);
+  check_is_written_once(checked, "dst", checked.dst());
   check_counts(checked, checked.source(0));
   check_one_indirection(checked);
 }
 
 void check_rules(const Checked& checked, const DmaTranspose& transpose) {
   check_dma_memory(checked);
-  check_dma_dst(checked);
+  check_is_written_once(checked, "dst", checked.dst());
   const Tensor &dst = checked.dst(), &src = checked.source(0);
   checked.require(is_sbuf(dst), "dst-sbuf", "dst must be in SBUF, got {}", buffer_name(dst.buffer()));
   checked.require(dst.dtype() == src.dtype(), "dtype", "dst and src must have one dtype, got {} and {}",
@@ -79,7 +68,7 @@ void check_rules(const Checked& checked, const DmaTranspose& transpose) {
 void check_rules(const Checked& checked, const DmaCompute& compute) {
   const std::vector<Tensor>& sources = checked.instruction.sources;
   check_dma_memory(checked);
-  check_dma_dst(checked);
+  check_is_written_once(checked, "dst", checked.dst());
   checked.require(!sources.empty() && sources.size() <= 16, "sources", "takes 1 to 16 sources, got {}",
                   sources.size());
   checked.require(compute.reduce == Operation::add, "reduce-op", "reduces by add only, got {}",
@@ -100,6 +89,7 @@ void check_rules(const Checked& checked, const SendRecv& sendrecv) {
                   shape_text(src), shape_text(dst));
   checked.require(dst.dtype() == src.dtype(), "dtype", "src and dst must have one dtype, got {} and {}",
                   dtype_name(src.dtype()), dtype_name(dst.dtype()));
+  check_is_written_once(checked, "dst", dst);
   for (const int64_t rank : {sendrecv.send_to, sendrecv.receive_from}) {
     checked.require(rank == 0 || rank == 1, "rank", "ranks are 0 or 1, got {}", rank);
   }
@@ -114,6 +104,10 @@ void check_rules(const Checked& checked, const CoreBarrier&) {
 void check_rules(const Checked& checked, const DevicePrint&) {
   checked.require(checked.source(0).indirection().kind != IndirectionKind::vector, "vector-offset",
                   "the tensor has a vector offset, which only DMA takes: gather by dma_copy");
+  constexpr int64_t kMostPrinted = int64_t{1} << 20;
+  checked.require(checked.source(0).numel() <= kMostPrinted, "print-size",
+                  "the tensor has {} elements, at most {} are printed: print a part of it",
+                  with_commas(checked.source(0).numel()), with_commas(kMostPrinted));
 }
 
 }  // namespace titan::nki

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 #include <type_traits>
 
@@ -103,6 +105,18 @@ void check_access_pattern(const Checked& checked, const NamedOperand& operand) {
   }
 }
 
+/// What one operand may be read or written through: as much as a partition has.
+void check_partition_holds(const Checked& checked, const NamedOperand& operand) {
+  const Tensor& tensor = *operand.tensor;
+  const CoreSizes sizes = CoreSizes::of(checked.options.generation);
+  const int64_t most = is_psum(tensor) ? sizes.psum_partition_bytes : sizes.physical_sbuf_partition_bytes;
+  const int64_t item = itemsize(tensor.dtype());
+  checked.require(tensor.free_size() <= most / item, "partition-elements",
+                  "{} has {} elements a partition, at most the {} that a partition of {} has room for: split "
+                  "it",
+                  operand.name, tensor.free_size(), most / item, buffer_name(tensor.buffer()));
+}
+
 void check_start_partition(const Checked& checked, const NamedOperand& operand) {
   const Tensor& tensor = *operand.tensor;
   const int64_t first = tensor.allocation()->first_partition + tensor.partition_offset();
@@ -111,14 +125,6 @@ void check_start_partition(const Checked& checked, const NamedOperand& operand) 
                   "{} starts at partition {}, an engine reads or writes {} partitions from {} on: place it "
                   "there or copy it by dma_copy",
                   operand.name, first, count, allowed_starts(count));
-}
-
-void check_is_written_once(const Checked& checked, std::string_view name, const Tensor& tensor) {
-  for (const Dim& dim : tensor.dims()) {
-    checked.require(dim.count == 1 || dim.stride != 0, "repeated-dst",
-                    "{} repeats its elements (a stride of 0 over {}): broadcast sources, not destinations",
-                    name, dim.count);
-  }
 }
 
 }  // namespace
@@ -164,10 +170,32 @@ void check_engine_access(const Checked& checked) {
                     operand.name);
     check_start_partition(checked, operand);
     check_access_pattern(checked, operand);
+    check_partition_holds(checked, operand);
   }
   if (checked.dst().defined()) check_is_written_once(checked, "dst", checked.dst());
   const Tensor& reduced = checked.instruction.reduce_dst;
   if (reduced.defined()) check_is_written_once(checked, "reduce_res", reduced);
+}
+
+void check_is_written_once(const Checked& checked, std::string_view name, const Tensor& tensor) {
+  // Partitions do not meet; rows with an index each have no stride of their own.
+  const bool is_first_apart =
+      is_on_chip(tensor.buffer()) || tensor.indirection().kind == Tensor::Indirection::Kind::vector;
+  std::vector<Dim> steps;
+  for (size_t i = is_first_apart ? 1 : 0; i < tensor.dims().size(); ++i) {
+    const Dim& dim = tensor.dims()[i];
+    if (dim.count > 1) steps.push_back({dim.count, std::abs(dim.stride)});
+  }
+  std::ranges::sort(steps, {}, &Dim::stride);
+  int64_t reach = 0;  // of the smaller steps, from the first element to the last
+  for (const Dim& step : steps) {
+    checked.require(
+        step.stride > reach, "repeated-dst",
+        "{} names elements more than once, or in steps that cross: a step of {} over {} does not "
+        "lead out of the {} elements that smaller ones reach (broadcast sources, not destinations)",
+        name, step.stride, step.count, reach + 1);
+    reach += (step.count - 1) * step.stride;
+  }
 }
 
 void check_same_sizes(const Checked& checked, const NamedOperand& a, const NamedOperand& b) {

@@ -53,6 +53,12 @@ void check_operands_are_there(const Checked& checked);
 void check_engine(const Checked& checked);
 /// Of instructions that an engine carries out on SBUF and PSUM: buffers, start partitions, access patterns.
 void check_engine_access(const Checked& checked);
+/// `tensor` names each element once.
+void check_is_written_once(const Checked& checked, std::string_view name, const Tensor& tensor);
+/// What TensorE writes lies in one bank of PSUM; from trn3 on in several. Where dst's offset is known at run
+/// time only, this says so where no offset is right, and check_bank_at_run_time() the rest.
+void check_within_bank(const Checked& checked);
+void check_bank_at_run_time(const Checked& checked);
 /// `a` and `b` have as many partitions and as many elements in each.
 void check_same_sizes(const Checked& checked, const NamedOperand& a, const NamedOperand& b);
 /// One number a partition of `data`, where it is a tensor.

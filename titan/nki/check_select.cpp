@@ -16,14 +16,18 @@ void check_pattern(const Checked& checked, const StepsAndCounts& pattern, int64_
   checked.require(!pattern.empty() && pattern.size() <= 4, "pattern-dims",
                   "pattern has {} dimensions, it takes 1 to 4", pattern.size());
   int64_t count = 1;
-  double most =
-      std::abs(static_cast<double>(offset)) +
-      std::abs(static_cast<double>(multiplier)) * static_cast<double>(checked.dst().partitions() - 1);
+  // A term that a double rounds is far from 32 bits, and none takes another one back.
+  auto lowest = static_cast<double>(offset), highest = lowest;
+  const auto reach = [&](int64_t step, int64_t steps) {
+    const double term = static_cast<double>(step) * static_cast<double>(steps);
+    (term < 0 ? lowest : highest) += term;
+  };
+  reach(multiplier, checked.dst().partitions() - 1);
   for (const auto& [step, size] : pattern) {
     checked.require(size >= 1 && size <= UINT16_MAX, "pattern-size",
                     "pattern counts {} along a dimension, it takes 1 to 65535", size);
     count *= size;
-    most += std::abs(static_cast<double>(step)) * static_cast<double>(size - 1);
+    reach(step, size - 1);
     checked.require(count <= checked.dst().free_size(), "pattern-count",
                     "pattern has more numbers than dst has elements a partition, {}",
                     checked.dst().free_size());
@@ -31,7 +35,7 @@ void check_pattern(const Checked& checked, const StepsAndCounts& pattern, int64_
   checked.require(count == checked.dst().free_size(), "pattern-count",
                   "pattern has {} numbers and dst {} elements a partition: they must agree", count,
                   checked.dst().free_size());
-  checked.require(fits_int32(offset) && most <= 2147483647.0, "pattern-range",
+  checked.require(fits_int32(offset) && lowest >= INT32_MIN && highest <= INT32_MAX, "pattern-range",
                   "offset, channel_multiplier and pattern leave the 32-bit integers");
 }
 

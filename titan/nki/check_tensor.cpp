@@ -1,5 +1,6 @@
 #include "titan/nki/check_rules.h"
 #include "titan/nki/memory.h"
+#include "titan/nki/rows.h"
 
 namespace titan::nki {
 
@@ -7,19 +8,21 @@ namespace {
 
 constexpr int64_t kMaxPartitions = CoreSizes::kPartitions;
 
-/// What TensorE writes lies in one bank of PSUM; from trn3 on in several.
-void check_within_bank(const Checked& checked) {
-  const Tensor& dst = checked.dst();
+void check_bytes_in_bank(const Checked& checked, const Tensor& dst, bool is_placed) {
   if (checked.options.generation >= Generation::trn3) return;
-  int64_t last = 0;
-  for (size_t i = 1; i < dst.dims().size(); ++i) last += (dst.dims()[i].count - 1) * dst.dims()[i].stride;
-  const int64_t first_byte = dst.allocation()->byte_offset + dst.offset() * itemsize(dst.dtype());
-  const int64_t last_byte = first_byte + (last + 1) * itemsize(dst.dtype()) - 1;
-  checked.require(first_byte / CoreSizes::kPsumBankBytes == last_byte / CoreSizes::kPsumBankBytes,
-                  "psum-bank",
-                  "dst takes bytes {} to {} of its partitions, which is more than one bank of PSUM (2048 "
+  int64_t lowest = dst.offset(), highest = lowest;
+  for (size_t i = 1; i < dst.dims().size(); ++i) {
+    const int64_t reach = (dst.dims()[i].count - 1) * dst.dims()[i].stride;
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const int64_t item = itemsize(dst.dtype()), begin = dst.allocation()->byte_offset;
+  const int64_t first_byte = begin + lowest * item, last_byte = begin + (highest + 1) * item - 1;
+  constexpr int64_t kBank = CoreSizes::kPsumBankBytes;
+  const bool fits = is_placed ? first_byte / kBank == last_byte / kBank : last_byte - first_byte < kBank;
+  checked.require(fits, "psum-bank",
+                  "dst takes bytes {} to {} of its partitions{}, which is more than one bank of PSUM (2048 "
                   "bytes: 512 float32): use one result for each bank",
-                  first_byte, last_byte);
+                  first_byte, last_byte, is_placed ? "" : ", plus an offset");
 }
 
 int64_t moving_limit(const Checked& checked) {
@@ -62,7 +65,19 @@ void check_double_row(const Checked& checked) {
   }
 }
 
+bool has_offset_at_run_time(const Tensor& tensor) {
+  return tensor.indirection().kind != Tensor::Indirection::Kind::none;
+}
+
 }  // namespace
+
+void check_within_bank(const Checked& checked) {
+  check_bytes_in_bank(checked, checked.dst(), !has_offset_at_run_time(checked.dst()));
+}
+
+void check_bank_at_run_time(const Checked& checked) {
+  if (has_offset_at_run_time(checked.dst())) check_bytes_in_bank(checked, resolved(checked.dst()), true);
+}
 
 void check_rules(const Checked& checked, const Matmul& matmul) {
   const Tensor &dst = checked.dst(), &stationary = checked.source(0), &moving = checked.source(1);

@@ -1,6 +1,7 @@
 #include "titan/nki/error.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/memory.h"
+#include "titan/nki/operands.h"
 
 namespace titan::nki {
 
@@ -37,21 +38,11 @@ struct Executor {
   void operator()(const RangeSelect&) const { run_range_select(instruction); }
 };
 
-void require_data(const Tensor& tensor) {
-  if (!tensor.defined() || !tensor.allocation()->without_data) return;
-  throw KernelError("memory.without-data",
-                    format("{} has a shape but no data; give it data, or run the kernel on shapes alone "
-                           "(RunMode::shapes)",
-                           tensor.describe()));
-}
-
 }  // namespace
 
 void execute(Core& core, const Instruction& instruction) {
   try {
-    require_data(instruction.dst);
-    require_data(instruction.reduce_dst);
-    for (const Tensor& source : instruction.sources) require_data(source);
+    for_each_access(instruction, [](const Tensor& tensor, Access) { require_data(tensor); });
     std::visit(Executor{core, instruction}, instruction.attributes);
   } catch (const KernelError& error) {
     // What reads rows knows neither the instruction nor its line.

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 
+#include "titan/nki/check_rules.h"
 #include "titan/nki/error.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/gemm.h"
@@ -176,7 +177,8 @@ void transpose_by_matmul(const Instruction& instruction) {
 
 }  // namespace
 
-void run_matmul(Core&, const Instruction& instruction) {
+void run_matmul(Core& core, const Instruction& instruction) {
+  check_bank_at_run_time({instruction, core.options()});
   if (std::get<Matmul>(instruction.attributes).is_transpose) return transpose_by_matmul(instruction);
   multiply(instruction);
 }

@@ -22,6 +22,11 @@ std::vector<int32_t> pattern_numbers(const std::vector<std::pair<int64_t, int64_
   return numbers;
 }
 
+/// Fits into 32 bits, where what is added alone need not.
+int32_t sum_of(int32_t number, uint32_t added) {
+  return static_cast<int32_t>(static_cast<uint32_t>(number) + added);
+}
+
 }  // namespace
 
 void run_iota(const Instruction& instruction) {
@@ -42,9 +47,9 @@ void run_iota(const Instruction& instruction) {
   }
   FloatResults dst(instruction.dst);
   for (int64_t p = 0; p < dst.partitions(); ++p) {
-    const auto first = static_cast<int32_t>(p * op.channel_multiplier);
+    const auto first = static_cast<uint32_t>(p * op.channel_multiplier);
     for (int64_t i = 0; i < count; ++i) {
-      dst.row()[i] = static_cast<float>(numbers[static_cast<size_t>(i)] + first);
+      dst.row()[i] = static_cast<float>(sum_of(numbers[static_cast<size_t>(i)], first));
     }
     dst.write(p);
   }
@@ -60,10 +65,10 @@ void run_affine_select(const Instruction& instruction) {
   std::vector<float> keeps(static_cast<size_t>(count));
   for (int64_t p = 0; p < dst.partitions(); ++p) {
     const float* from = tile.at(p);
-    const auto first = static_cast<int32_t>(p * op.channel_multiplier);
+    const auto first = static_cast<uint32_t>(p * op.channel_multiplier);
     // float32 rounds large numbers, but never to 0 or past it.
     for (int64_t i = 0; i < count; ++i) {
-      keeps[static_cast<size_t>(i)] = static_cast<float>(numbers[static_cast<size_t>(i)] + first);
+      keeps[static_cast<size_t>(i)] = static_cast<float>(sum_of(numbers[static_cast<size_t>(i)], first));
     }
     apply(op.compare, Elements(static_cast<const float*>(keeps.data())), 0.0F, keeps.data(), count);
     for (int64_t i = 0; i < count; ++i)

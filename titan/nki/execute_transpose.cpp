@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "titan/nki/check_rules.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/rows.h"
 
@@ -25,7 +26,8 @@ void transpose_elements(const std::byte* from, std::byte* to, int64_t partitions
 
 }  // namespace
 
-void run_transpose(Core&, const Instruction& instruction) {
+void run_transpose(Core& core, const Instruction& instruction) {
+  if (instruction.engine == Engine::tensor) check_bank_at_run_time({instruction, core.options()});
   const Rows from(instruction.sources[0]), to(instruction.dst);
   const int64_t partitions = from.partitions(), free = from.count(), item = itemsize(instruction.dst.dtype());
   thread_local std::vector<std::byte> rows, columns;

@@ -22,6 +22,7 @@ void check_register_tensor(std::string_view name, const Tensor& tensor, const st
 }
 
 int64_t load_number(const Tensor& from) {
+  require_data(from);
   std::array<std::byte, 4> bits{};
   if (is_on_chip(from.buffer())) {
     Rows(from).read_bits(0, bits.data());
@@ -40,6 +41,7 @@ int64_t load_number(const Tensor& from) {
 }
 
 void store_number(const Tensor& to, int64_t number) {
+  require_data(to);
   std::array<std::byte, 4> bits{};
   const auto low = static_cast<uint32_t>(number);
   std::memcpy(bits.data(), &low, 4);

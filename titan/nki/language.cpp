@@ -22,8 +22,8 @@ Tensor allocate(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options)
   }
   if (options.address) {
     throw KernelError("ndarray.hbm-address",
-                      format("ndarray {} in {} has an address: only SBUF and PSUM are placed by the kernel",
-                             options.name, buffer_name(buffer)));
+                      format("ndarray{} in {} has an address: only SBUF and PSUM are placed by the kernel",
+                             options.name.empty() ? "" : " " + options.name, buffer_name(buffer)));
   }
   if (buffer == Buffer::shared_hbm) {
     return core.peers().shared_hbm(core.id(), options.name, shape, dtype, without_data(core));
@@ -31,9 +31,9 @@ Tensor allocate(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options)
   return hbm_tensor(std::move(options.name), std::move(shape), dtype, buffer, without_data(core));
 }
 
-void check_axis(int64_t axis) {
+void check_axis(int64_t axis, const std::source_location& where) {
   if (axis == 0) return;
-  throw KernelError("language.axis", format("axis {} of the grid: it has axis 0 only", axis));
+  throw KernelError("language.axis", format("axis {} of the grid: it has axis 0 only", axis), where);
 }
 
 }  // namespace
@@ -77,31 +77,35 @@ Tensor shared_identity_matrix(int64_t n, Dtype dtype, const std::source_location
   return identity;
 }
 
-int64_t program_id(int64_t axis) {
-  check_axis(axis);
+int64_t program_id(int64_t axis, const std::source_location& where) {
+  check_axis(axis, where);
   return current_core().id();
 }
 
-int64_t num_programs(int64_t axis) {
-  check_axis(axis);
+int64_t num_programs(int64_t axis, const std::source_location& where) {
+  check_axis(axis, where);
   return current_core().options().lnc;
 }
 
 int64_t program_ndim() { return current_core().options().lnc > 1 ? 1 : 0; }
 
 void fori_loop(const Register& lower, const Register& upper, const std::function<void(const Register&)>& body,
-               int64_t step) {
-  fori_loop(lower.value(), upper.value(), body, step);
+               int64_t step, const std::source_location& where) {
+  fori_loop(lower.value(), upper.value(), body, step, where);
 }
 
-void fori_loop(int64_t lower, int64_t upper, const std::function<void(const Register&)>& body, int64_t step) {
+void fori_loop(int64_t lower, int64_t upper, const std::function<void(const Register&)>& body, int64_t step,
+               const std::source_location& where) {
   if (step < 1)
-    throw KernelError("language.loop-step", format("a loop's step is {}, and is to be at least 1", step));
+    throw KernelError("language.loop-step", format("a loop's step is {}, and is to be at least 1", step),
+                      where);
   Register index;
   for (int64_t i = lower; i < upper; i += step) {
     index.set(i);
     body(index);
-    if (step > upper - i) return;  // the sum could overflow
+    // What is left is positive, but may not fit into an int64.
+    const uint64_t left = static_cast<uint64_t>(upper) - static_cast<uint64_t>(i);
+    if (left <= static_cast<uint64_t>(step)) return;
   }
 }
 

@@ -52,8 +52,8 @@ Tensor shared_identity_matrix(int64_t n, Dtype dtype = Dtype::uint8,
                               const std::source_location& where = std::source_location::current());
 
 /// This core's number among those that run the kernel, and how many there are. A grid has one axis.
-int64_t program_id(int64_t axis = 0);
-int64_t num_programs(int64_t axis = 0);
+int64_t program_id(int64_t axis = 0, const std::source_location& where = std::source_location::current());
+int64_t num_programs(int64_t axis = 0, const std::source_location& where = std::source_location::current());
 /// 1 where two cores run the kernel, else 0.
 int64_t program_ndim();
 
@@ -74,9 +74,9 @@ inline auto static_range(int64_t n) { return affine_range(n); }
 /// `body(i)` for i = lower, lower + step ... < upper, where the bounds may be registers of the core; they are
 /// read once.
 void fori_loop(const Register& lower, const Register& upper, const std::function<void(const Register&)>& body,
-               int64_t step = 1);
+               int64_t step = 1, const std::source_location& where = std::source_location::current());
 void fori_loop(int64_t lower, int64_t upper, const std::function<void(const Register&)>& body,
-               int64_t step = 1);
+               int64_t step = 1, const std::source_location& where = std::source_location::current());
 
 /// Prints "label [core 0]: ..." with the tensor's numbers to stderr when it is carried out.
 void device_print(std::string label, Tensor tensor,

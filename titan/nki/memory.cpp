@@ -28,11 +28,11 @@ CoreSizes CoreSizes::of(Generation generation) {
   constexpr int64_t kKiB = 1024;
   switch (generation) {
     case Generation::trn1:
-      return {.sbuf_partition_bytes = 192 * kKiB};
+      return {.sbuf_partition_bytes = 192 * kKiB, .physical_sbuf_partition_bytes = 192 * kKiB};
     case Generation::trn2:
-      return {.sbuf_partition_bytes = 192 * kKiB};
+      return {.sbuf_partition_bytes = 192 * kKiB, .physical_sbuf_partition_bytes = 224 * kKiB};
     case Generation::trn3:
-      return {.sbuf_partition_bytes = 224 * kKiB};
+      return {.sbuf_partition_bytes = 224 * kKiB, .physical_sbuf_partition_bytes = 256 * kKiB};
   }
   check(false, "the generation has sizes");
   return {};

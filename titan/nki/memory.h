@@ -20,7 +20,8 @@ struct CoreSizes {
   static constexpr int64_t kPartitions = 128;
   static constexpr int64_t kPsumBanks = 8, kPsumBankBytes = 2048;  ///< of one partition
 
-  int64_t sbuf_partition_bytes;  ///< what a kernel may use
+  int64_t sbuf_partition_bytes;           ///< what a kernel may use
+  int64_t physical_sbuf_partition_bytes;  ///< with what the compiler keeps to itself
   int64_t psum_partition_bytes = kPsumBanks * kPsumBankBytes;
 
   static CoreSizes of(Generation generation);
@@ -125,8 +126,9 @@ struct Allocation {
 };
 
 /// HBM for `shape` on the host, owned by the allocation and not yet written; `without_data` for shapes only.
-Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer,
-                  bool without_data);
+/// "memory.host" where the host has less to give than that: `available` bytes, or else what it says itself.
+Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buffer buffer, bool without_data,
+                  std::optional<int64_t> available = {});
 
 /// A tensor on chip: at the lowest free place, or at {partition, byte} which may alias others. Without an
 /// address its bytes become unwritten. KernelError when it does not fit.
@@ -135,6 +137,9 @@ struct ChipAddress {
 };
 Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> shape, Dtype dtype,
                    std::optional<ChipAddress> address, bool without_data);
+
+/// "memory.without-data" unless a tensor, and the offset of a view, have bytes.
+void require_data(const Tensor& tensor);
 
 /// A contiguous tensor over bytes of the host that `owner` keeps alive; null data: shapes only.
 Tensor host_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, void* data,

@@ -123,8 +123,9 @@ std::string Rendezvous::describe_places(int64_t core, const Instruction& instruc
   return core == 0 ? here + "; " + there : there + "; " + here;
 }
 
-Tensor Rendezvous::shared_hbm(int64_t core, const std::string& name, const std::vector<int64_t>& shape,
-                              Dtype dtype, bool without_data) {
+Tensor Rendezvous::shared_hbm(int64_t core, const std::string& name, std::vector<int64_t> shape, Dtype dtype,
+                              bool without_data) {
+  if (shape.empty()) shape = {1};  // as hbm_tensor takes it
   const std::scoped_lock lock(mutex_);
   const auto index = static_cast<size_t>(places_[static_cast<size_t>(core)].num_shared++);
   if (index == shared_.size())

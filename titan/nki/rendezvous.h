@@ -35,7 +35,7 @@ class Rendezvous {
 
   /// HBM that all cores see: the n-th call of each core gives the same tensor. Does not wait.
   /// "lnc.shared-hbm-mismatch" when the cores' n-th calls differ.
-  Tensor shared_hbm(int64_t core, const std::string& name, const std::vector<int64_t>& shape, Dtype dtype,
+  Tensor shared_hbm(int64_t core, const std::string& name, std::vector<int64_t> shape, Dtype dtype,
                     bool without_data);
 
   /// A core has returned from its kernel; `last` says after what.

@@ -35,19 +35,28 @@ Tensor::Tensor(std::shared_ptr<Allocation> allocation, Dtype dtype, std::vector<
   base_shape_ = shape();
 }
 
-Buffer Tensor::buffer() const {
-  check(defined(), "the tensor is defined");
+void Tensor::check_defined(std::string_view method, const Where& where) const {
+  if (defined()) return;
+  throw KernelError(
+      "tensor.undefined",
+      format("{} of an undefined tensor: a Tensor() has no memory, make one by nl::ndarray", method), where);
+}
+
+Buffer Tensor::buffer(const Where& where) const {
+  check_defined("buffer", where);
   return allocation_->buffer;
 }
 
-const std::string& Tensor::name() const {
-  check(defined(), "the tensor is defined");
+const std::string& Tensor::name(const Where& where) const {
+  check_defined("name", where);
   return allocation_->name;
 }
 
-int64_t Tensor::size(int64_t dim) const {
-  check(dim >= 0 && dim < ndim(), "the tensor has the dimension");
-  return dims_[static_cast<size_t>(dim)].count;
+int64_t Tensor::size(int64_t dim, const Where& where) const {
+  check_defined("size", where);
+  if (dim >= 0 && dim < ndim()) return dims_[static_cast<size_t>(dim)].count;
+  throw KernelError("tensor.dimension",
+                    format("size of {}: dimension {} is not in 0 .. {}", describe(), dim, ndim() - 1), where);
 }
 
 std::vector<int64_t> Tensor::shape() const {
@@ -72,7 +81,7 @@ int64_t Tensor::numel() const {
                          [](int64_t product, const Dim& dim) { return product * dim.count; });
 }
 
-int64_t Tensor::free_size() const { return numel() / partitions(); }
+int64_t Tensor::free_size(const Where& where) const { return numel() / partitions(where); }
 
 std::string Tensor::describe() const {
   if (!defined()) return "an undefined tensor";

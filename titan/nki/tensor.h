@@ -30,15 +30,19 @@ struct Slice {
 inline constexpr Slice all = {};
 
 /// `size` indices from `start` on.
-constexpr Slice ds(int64_t start, int64_t size) { return {start, start + size, 1}; }
+constexpr Slice ds(int64_t start, int64_t size) {
+  // A stop that no dimension has neither overflows nor means "to the end".
+  constexpr int64_t kMost = Slice::kEnd - 1;
+  return {start, start >= 0 && size > kMost - start ? kMost : start + (size < 0 ? 0 : size), 1};
+}
 
 /// One place of a subscript: a number (the dimension goes; on chip the partition dimension stays with size 1)
 /// or a run.
 struct Index {
   Index(Slice run) : slice(run) {}
-  Index(int64_t number) : slice{number, number + 1, 1}, is_number(true) {}
+  Index(int64_t number) : slice{number, number, 1}, is_number(true) {}
   Index(int number) : Index(int64_t{number}) {}
-  Slice slice;
+  Slice slice;  ///< of a number: its start
   bool is_number = false;
 };
 
@@ -109,17 +113,17 @@ class Tensor {
 
   bool defined() const { return allocation_ != nullptr; }
   Dtype dtype() const { return dtype_; }
-  Buffer buffer() const;
-  const std::string& name() const;
+  Buffer buffer(const Where& where = Where::current()) const;
+  const std::string& name(const Where& where = Where::current()) const;
   int64_t ndim() const { return static_cast<int64_t>(dims_.size()); }
-  int64_t size(int64_t dim) const;
+  int64_t size(int64_t dim, const Where& where = Where::current()) const;
   std::vector<int64_t> shape() const;
   /// Python's: all elements one after another, in order.
   bool is_contiguous() const;
   int64_t numel() const;
   /// On chip: elements of one partition.
-  int64_t free_size() const;
-  int64_t partitions() const { return size(0); }
+  int64_t free_size(const Where& where = Where::current()) const;
+  int64_t partitions(const Where& where = Where::current()) const { return size(0, where); }
 
   /// t(0, all, ds(4, 8)): Python's t[0, :, 4:12]. Dimensions not named are taken whole. Numbers count from
   /// the front only, and a run that leaves the dimension or is empty is an error.
@@ -188,7 +192,9 @@ class Tensor {
   friend Tensor resolved(const Tensor& view);
 
   Slice bounded(int64_t dim, const Index& index, const Where& where) const;
-  void refuse_vector_offset(std::string_view method, const Where& where) const;
+  void check_defined(std::string_view method, const Where& where) const;
+  /// Of methods that make a view: the tensor is defined, and has no vector offset.
+  void check_viewed(std::string_view method, const Where& where) const;
 
   std::shared_ptr<Allocation> allocation_;
   Dtype dtype_ = Dtype::float32;

@@ -5,8 +5,8 @@
 
 namespace titan::nki {
 
-void Tensor::refuse_vector_offset(std::string_view method, const Where& where) const {
-  check(defined(), "the tensor is defined");
+void Tensor::check_viewed(std::string_view method, const Where& where) const {
+  check_defined(method, where);
   if (indirection_.kind != Indirection::Kind::vector) return;
   throw KernelError("ap.view-of-vector-offset",
                     format("{} of {}: a view with a vector offset has no further views; make them before .ap",
@@ -18,7 +18,7 @@ Slice Tensor::bounded(int64_t dim, const Index& index, const Where& where) const
   const int64_t count = size(dim);
   Slice run = index.slice;
   if (index.is_number) {
-    if (run.start >= 0 && run.start < count) return run;
+    if (run.start >= 0 && run.start < count) return ds(run.start, 1);
     throw KernelError(
         "tensor.index-bounds",
         format("index {} of dimension {} of {} is not in 0 .. {}", run.start, dim, describe(), count - 1),
@@ -47,7 +47,7 @@ Slice Tensor::bounded(int64_t dim, const Index& index, const Where& where) const
 }
 
 Tensor Tensor::subscript(const std::vector<Index>& indices, const Where& where) const {
-  refuse_vector_offset("a subscript", where);
+  check_viewed("a subscript", where);
   if (indices.size() > dims_.size()) {
     throw KernelError("tensor.too-many-indices",
                       format("{} indices of {}, which has {} dimensions", indices.size(), describe(), ndim()),

@@ -40,7 +40,7 @@ bool strides_for(std::vector<Dim> runs, std::vector<Dim>& shape) {
 }  // namespace
 
 Tensor Tensor::reshape(const std::vector<int64_t>& sizes, const Where& where) const {
-  refuse_vector_offset("reshape", where);
+  check_viewed("reshape", where);
   const auto refuse = [&](std::string_view why) {
     throw KernelError("tensor.reshape", format("reshape of {} to {}: {}", describe(), shape_text(sizes), why),
                       where);
@@ -70,7 +70,7 @@ Tensor Tensor::reshape(const std::vector<int64_t>& sizes, const Where& where) co
 }
 
 Tensor Tensor::permute(const std::vector<int64_t>& order, const Where& where) const {
-  refuse_vector_offset("permute", where);
+  check_viewed("permute", where);
   std::vector<int64_t> sorted = order;
   std::sort(sorted.begin(), sorted.end());
   std::vector<int64_t> expected(dims_.size());
@@ -88,7 +88,7 @@ Tensor Tensor::permute(const std::vector<int64_t>& order, const Where& where) co
 }
 
 Tensor Tensor::broadcast(int64_t dim, int64_t size, const Where& where) const {
-  refuse_vector_offset("broadcast", where);
+  check_viewed("broadcast", where);
   check_dim(*this, "broadcast", dim, first_free(*this), ndim(), where);
   if (this->size(dim) != 1 || size < 1 || size > kMostElements / numel()) {
     throw KernelError(
@@ -103,7 +103,7 @@ Tensor Tensor::broadcast(int64_t dim, int64_t size, const Where& where) const {
 }
 
 Tensor Tensor::expand_dim(int64_t dim, const Where& where) const {
-  refuse_vector_offset("expand_dim", where);
+  check_viewed("expand_dim", where);
   check_dim(*this, "expand_dim", dim, first_free(*this), ndim() + 1, where);
   Tensor result = *this;
   result.dims_.insert(result.dims_.begin() + dim, Dim{1, 1});
@@ -111,7 +111,7 @@ Tensor Tensor::expand_dim(int64_t dim, const Where& where) const {
 }
 
 Tensor Tensor::squeeze_dim(int64_t dim, const Where& where) const {
-  refuse_vector_offset("squeeze_dim", where);
+  check_viewed("squeeze_dim", where);
   check_dim(*this, "squeeze_dim", dim, first_free(*this), ndim(), where);
   const int64_t fewest = is_on_chip(buffer()) ? 2 : 1;
   if (size(dim) != 1 || ndim() <= fewest) {
@@ -127,6 +127,7 @@ Tensor Tensor::squeeze_dim(int64_t dim, const Where& where) const {
 }
 
 Tensor Tensor::flatten_dims(int64_t first, int64_t last, const Where& where) const {
+  check_viewed("flatten_dims", where);
   check_dim(*this, "flatten_dims", first, first_free(*this), ndim(), where);
   check_dim(*this, "flatten_dims", last, first, ndim(), where);
   std::vector<int64_t> sizes = shape();
@@ -136,7 +137,7 @@ Tensor Tensor::flatten_dims(int64_t first, int64_t last, const Where& where) con
 }
 
 Tensor Tensor::view(Dtype dtype, const Where& where) const {
-  refuse_vector_offset("view", where);
+  check_viewed("view", where);
   const int64_t from = itemsize(dtype_), to = itemsize(dtype);
   const auto refuse = [&](std::string_view why) {
     throw KernelError("tensor.view-dtype", format("view of {} as {}: {}", describe(), dtype_name(dtype), why),

@@ -57,6 +57,23 @@ TEST_CASE("patterns in HBM stay within the tensor") {
   CHECK(broken_rule([&] { x.ap({}); }) == "ap.rank");
 }
 
+TEST_CASE("the counts of a pattern make a number of elements, which views of it can multiply") {
+  const Tensor x = hbm_tokens({4, 6});
+  constexpr int64_t kMost = int64_t{1} << 48;
+  CHECK(x.ap({.pattern = {{0, kMost >> 20}, {0, 1 << 20}}}).numel() == kMost);
+  CHECK(broken_rule([&] { x.ap({.pattern = {{0, kMost >> 20}, {0, (1 << 20) + 1}}}); }) == "ap.count");
+  CHECK(broken_rule([&] {
+          x.ap({.pattern = {{0, int64_t{1} << 40}, {0, 1 << 24}, {1, 1}}}).broadcast(2, 2);
+        }) == "ap.count");
+  PatternChip chip;
+  const Tensor t = chip.tile({4, 6});
+  const std::pair<int64_t, int64_t> half = {0, 1 << 14};
+  CHECK(broken_rule([&] { t.ap({.pattern = {{6, 4}, half, half, half, half, {0, 1 << 8}}}); }) == "ap.count");
+  // A stride that takes no step is not multiplied by anything.
+  const Tensor one = x.ap({.pattern = {{INT64_MAX, 1}, {INT64_MIN, 1}, {1, 6}}});
+  CHECK(one.dims() == std::vector<Dim>{{1, 1}, {1, 1}, {6, 1}});
+}
+
 TEST_CASE("on chip the first pair is the partitions, and an offset holds a partition and a place in it") {
   PatternChip chip;
   const Tensor t = chip.tile({8, 4, 6});

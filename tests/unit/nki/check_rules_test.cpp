@@ -244,6 +244,37 @@ const std::vector<WrongKernel>& wrong_selections() {
   return kernels;
 }
 
+/// Reads or writes more through one operand than a partition has, or one place twice.
+const std::vector<WrongKernel>& wrong_patterns() {
+  static const std::vector<WrongKernel> kernels = {
+      {"four milliards from one number", "tensor_reduce.partition-elements", "tensor_reduce",
+       [] {
+         const Tensor repeats = full({4, 4}).ap({.pattern = {{4, 4}, {0, 65535}, {0, 65535}}});
+         nisa::tensor_reduce(full({4, 1}), add, repeats, {1, 2});
+       }},
+      {"one more than 224 KiB", "tensor_reduce.partition-elements", "tensor_reduce",
+       [] { nisa::tensor_reduce(full({4, 1}), add, full({4, 1}).broadcast(1, 57345), {1}); }},
+      {"one more than 192 KiB", "tensor_reduce.partition-elements", "tensor_reduce",
+       [] { nisa::tensor_reduce(full({4, 1}), add, full({4, 1}).broadcast(1, 49153), {1}); },
+       Generation::trn1},
+      {"more than PSUM has", "tensor_copy.partition-elements", "tensor_copy",
+       [] {
+         const Tensor repeats = full_psum({4, 4}).ap({.pattern = {{4, 4}, {0, 2000}, {1, 4}}});
+         nisa::tensor_copy(full({4, 8000}), repeats);
+       }},
+      {"a window that moves by one", "tensor_copy.repeated-dst", "tensor_copy",
+       [] { nisa::tensor_copy(full({4, 16}).ap({.pattern = {{16, 4}, {1, 4}, {1, 4}}}), full({4, 16})); }},
+      {"the same backwards", "memset.repeated-dst", "memset",
+       [] { nisa::memset(full({4, 16}).ap({.pattern = {{16, 4}, {-3, 4}, {1, 4}}, .offset = 12}), 0); }},
+      {"a repeat of results", "tensor_scalar_reduce.repeated-dst", "tensor_scalar_reduce",
+       [] {
+         nisa::tensor_scalar_reduce(full({4, 4}).ap({.pattern = {{4, 4}, {1, 2}, {1, 2}}}), full({4, 4}),
+                                    multiply, 2.0, add, full({4, 1}));
+       }},
+  };
+  return kernels;
+}
+
 const std::vector<WrongKernel>& wrong_tensor_engine() {
   static const std::vector<WrongKernel> kernels = {
       {"sizes of the sum differ", "nc_matmul.contraction", "nc_matmul",
@@ -268,6 +299,25 @@ const std::vector<WrongKernel>& wrong_tensor_engine() {
        [] { nisa::nc_matmul(full_psum({4, 8}, bf16), full({16, 4}, bf16), full({16, 8}, bf16)); }},
       {"across banks", "nc_matmul.psum-bank", "nc_matmul",
        [] { nisa::nc_matmul(full_psum({4, 1024})(all, ds(400, 200)), full({16, 4}), full({16, 200})); }},
+      {"across banks by steps in both directions", "nc_matmul.psum-bank", "nc_matmul",
+       [] {
+         nisa::nc_matmul(
+             full_psum({4, 2048}).ap({.pattern = {{2048, 4}, {601, 2}, {-600, 2}}, .offset = 600}),
+             full({16, 4}), full({16, 4}));
+       }},
+      {"more than a bank, wherever a register puts it", "nc_matmul.psum-bank", "nc_matmul",
+       [] {
+         const Register zero(0);
+         nisa::nc_matmul(
+             full_psum({4, 2, 512})
+                 .ap({.pattern = {{1024, 4}, {512, 2}}, .scalar_offset = zero, .indirect_dim = 1}),
+             full({16, 4}), full({16, 2}));
+       }},
+      {"sums that meet", "nc_matmul.repeated-dst", "nc_matmul",
+       [] {
+         nisa::nc_matmul(full_psum({8, 16}).ap({.pattern = {{16, 8}, {1, 4}, {1, 4}}}), full({16, 8}),
+                         full({16, 16}));
+       }},
       {"double row of bfloat16", "nc_matmul.double-row-dtype", "nc_matmul",
        [] {
          nisa::nc_matmul(full_psum({4, 8}), full({16, 2, 4}, bf16), full({16, 2, 8}, bf16),
@@ -316,6 +366,14 @@ const std::vector<WrongKernel>& wrong_moves() {
        [] { nisa::dma_copy(far({8, 4}), full({8, 4}), {.engine = Engine::vector}); }},
       {"dst repeats", "dma_copy.repeated-dst", "dma_copy",
        [] { nisa::dma_copy(full({8, 1}).broadcast(1, 4), full({8, 4})); }},
+      {"rows of HBM that meet", "dma_copy.repeated-dst", "dma_copy",
+       [] { nisa::dma_copy(far({16}).ap({.pattern = {{3, 4}, {1, 4}}}), full({4, 4})); }},
+      {"received into one place", "sendrecv.repeated-dst", "sendrecv",
+       [] { nisa::sendrecv(full({8, 4}), full({8, 1}).broadcast(1, 4), {}); }},
+      {"prints what nobody reads", "device_print.print-size", "device_print",
+       [] { nl::device_print("x", far({1}).broadcast(0, int64_t{1} << 40)); }},
+      {"prints one too many", "device_print.print-size", "device_print",
+       [] { nl::device_print("x", far({(1 << 20) + 1})); }},
       {"into HBM", "dma_transpose.dst-sbuf", "dma_transpose",
        [] { nisa::dma_transpose(far({4, 8}, bf16), full({8, 4}, bf16)); }},
       {"another order", "dma_transpose.axes", "dma_transpose",
@@ -374,6 +432,23 @@ const std::vector<WrongKernel>& wrong_moves() {
          nisa::memset(x(all, ds(0, 3)), 0);
          nisa::tensor_reduce(full({8, 1}), add, x, {1});
        }},
+      {"a number a partition without data", "memory.without-data", "tensor_scalar",
+       [] {
+         const Tensor shape = chip_tensor(current_core().sbuf(), "s", {8, 1}, f32, {}, true);
+         nisa::tensor_scalar(full({8, 4}), full({8, 4}), multiply, shape);
+       }},
+      {"an offset without data", "memory.without-data", "dma_copy",
+       [] {
+         const Tensor shape = chip_tensor(current_core().sbuf(), "s", {1, 1}, i32, {}, true);
+         nisa::dma_copy(full({1, 4}), far({8, 4}).ap({.pattern = {{1, 4}}, .scalar_offset = shape}));
+       }},
+      {"a register of a shape", "memory.without-data", "register_load",
+       [] {
+         Register to;
+         nisa::register_load(to, host_tensor("s", {1}, i32, nullptr, nullptr));
+       }},
+      {"a register into a shape", "memory.without-data", "register_store",
+       [] { nisa::register_store(host_tensor("s", {1}, i32, nullptr, nullptr), Register(1)); }},
       {"printed but never written", "memory.unwritten", "device_print",
        [] { nl::device_print("x", tile({8, 4})); }},
   };
@@ -400,13 +475,16 @@ void check_refused(const WrongKernel& wrong, RunMode mode) {
   }
 }
 
-bool needs_data(const WrongKernel& wrong) { return std::string_view(wrong.rule) == "memory.unwritten"; }
+bool needs_data(const WrongKernel& wrong) {
+  const std::string_view rule = wrong.rule;
+  return rule == "memory.unwritten" || rule == "memory.without-data";
+}
 
 }  // namespace
 
 TEST_CASE("each wrong kernel is stopped with its rule, the instruction and the line") {
   size_t count = 0;
-  for (const auto* table : {&wrong_elementwise(), &wrong_reductions(), &wrong_selections(),
+  for (const auto* table : {&wrong_elementwise(), &wrong_reductions(), &wrong_selections(), &wrong_patterns(),
                             &wrong_tensor_engine(), &wrong_moves()}) {
     for (const WrongKernel& wrong : *table) {
       check_refused(wrong, RunMode::execute);
@@ -417,7 +495,7 @@ TEST_CASE("each wrong kernel is stopped with its rule, the instruction and the l
 }
 
 TEST_CASE("rules are checked on shapes alone too") {
-  for (const auto* table : {&wrong_elementwise(), &wrong_reductions(), &wrong_selections(),
+  for (const auto* table : {&wrong_elementwise(), &wrong_reductions(), &wrong_selections(), &wrong_patterns(),
                             &wrong_tensor_engine(), &wrong_moves()}) {
     for (const WrongKernel& wrong : *table) {
       if (!needs_data(wrong)) check_refused(wrong, RunMode::shapes);
@@ -452,6 +530,10 @@ TEST_CASE("limits are taken up to their last value") {
     nisa::tensor_copy(full({128, 4}, bf16), full_psum({128, 4}));
     nisa::tensor_copy(full({2, 16}), full({2, 2, 2, 2, 2}).permute({0, 4, 3, 2, 1}));
     nisa::tensor_copy(full({1, 65535}, u8), full({1, 65535}, u8));
+    nisa::tensor_reduce(full({4, 1}), add, full({4, 1}).broadcast(1, 57344), {1});
+    nisa::tensor_copy(full({4, 8192}, bf16), full_psum({4, 8192}, bf16));
+    nisa::memset(full({4, 16}).ap({.pattern = {{16, 4}, {-4, 4}, {1, 4}}, .offset = 12}), 0);
+    nisa::memset(full({4, 3, 5}).permute({0, 2, 1})(all, Slice{0, 5, 2}), 0);
     nisa::nc_matmul(tile({128, 512}, f32, nl::psum), full({128, 128}, bf16), full({128, 512}, bf16));
     nisa::nc_transpose(full_psum({128, 128}), full({128, 128}));
     nisa::nc_transpose(full({32, 32}), full({32, 32}));

@@ -78,6 +78,23 @@ TEST_CASE("a wrong ndarray names its rule and the kernel's line") {
   CAPTURE(text);
   CHECK(text.find("language_test.cpp:" + std::to_string(line) + ": ") != std::string::npos);
   CHECK(text.find("ndarray big of shape [129, 8] in sbuf") != std::string::npos);
+  const std::vector<std::function<void()>> nameless = {
+      [] { nl::ndarray({129, 8}, nl::float32); },
+      [] { nl::ndarray({128}, nl::float32); },
+      [] { nl::ndarray({1, 0}, nl::float32); },
+      [] { nl::ndarray({1, INT64_MAX}, nl::float32); },
+      [] { nl::ndarray({2, 2}, nl::float32, {.address = nl::Address{0, 2}}); },
+      [] { nl::ndarray({2, 2}, nl::float32, {.buffer = nl::hbm, .address = nl::Address{0, 0}}); },
+  };
+  for (const auto& make : nameless) {
+    try {
+      run_on_cores({}, make);
+      FAIL("it is refused");
+    } catch (const KernelError& error) {
+      CHECK(error.text.starts_with("ndarray "));
+      CHECK(error.text.find("  ") == std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("when only shapes are wanted no data is there") {
@@ -102,8 +119,17 @@ TEST_CASE("the program's place on one core and on two") {
   });
   CHECK(ids[0] == 120);
   CHECK(ids[1] == 121);
-  CHECK(rule_in_kernel([] { nl::program_id(1); }) == "language.axis");
-  CHECK(rule_in_kernel([] { nl::num_programs(1); }) == "language.axis");
+  const std::string at = "language_test.cpp:" + std::to_string(__LINE__ + 2) + ": ";
+  for (const bool asks_id : {true, false}) {
+    const auto ask = [&] { asks_id ? nl::program_id(1) : nl::num_programs(-1); };
+    try {
+      run_on_cores({}, ask);
+      FAIL("it is refused");
+    } catch (const KernelError& error) {
+      CHECK(error.rule == "language.axis");
+      CHECK(std::string(error.what()).find(at) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("the n-th shared tensor of two cores is one, private ones are each core's own") {
@@ -162,7 +188,18 @@ TEST_CASE("loops count from the lower to below the upper bound") {
   nl::fori_loop(5, 5, [](const Register&) { FAIL("no turn"); });
   nl::fori_loop(0, INT64_MAX, [&](const Register& i) { seen.push_back(i.value()); }, INT64_MAX - 1);
   CHECK(seen.back() == INT64_MAX - 1);
+  seen.clear();
+  nl::fori_loop(
+      INT64_MIN, INT64_MAX, [&](const Register& i) { seen.push_back(i.value()); }, int64_t{1} << 62);
+  CHECK(seen == std::vector<int64_t>{INT64_MIN, INT64_MIN / 2, 0, INT64_MAX / 2 + 1});
   CHECK(broken_rule([] { nl::fori_loop(0, 1, [](const Register&) {}, 0); }) == "language.loop-step");
+  try {
+    nl::fori_loop(Register(0), Register(1), [](const Register&) {}, -1);
+    FAIL("it is refused");
+  } catch (const KernelError& error) {
+    CHECK(std::string(error.what()).find("language_test.cpp:" + std::to_string(__LINE__ - 3)) !=
+          std::string::npos);
+  }
   int64_t sum = 0;
   for (int64_t i : nl::affine_range(4)) sum += i;
   CHECK(sum == 6);

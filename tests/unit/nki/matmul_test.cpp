@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/unit/nki/moving.h"
 
 using namespace titan::nki;
@@ -152,6 +154,59 @@ TEST_CASE("nc_matmul: a bank picked by a register keeps its own sums") {
     CHECK(bring(banks(all, 0)) == a.expected());
     CHECK(bring(banks(all, 1)) == sum(b.expected(), b.expected()));
   });
+}
+
+TEST_CASE("TensorE writes one bank, wherever a register or a number of SBUF puts its result") {
+  const auto write_at = [](int64_t column, bool transpose, bool from_tensor) {
+    Tensor banks = nl::ndarray({128, 1024}, Dtype::float32, nl::psum);
+    const Register number(column);
+    const Tensor index = on_sbuf({1, 1}, Dtype::int32, {static_cast<float>(column)});
+    const int64_t width = transpose ? 128 : 512;
+    const Tensor dst = banks.ap({.pattern = {{1024, 128}, {1, width}},
+                                 .scalar_offset = from_tensor ? ScalarOffset(index) : ScalarOffset(number),
+                                 .indirect_dim = 1});
+    Tensor data = nl::ndarray({128, width}, Dtype::float32);
+    nisa::memset(data, 1);
+    if (transpose) {
+      nisa::nc_transpose(dst, data);
+    } else {
+      nisa::nc_matmul(dst, data(all, ds(0, 128)), data);
+    }
+  };
+  for (const bool from_tensor : {false, true}) {
+    for (const bool transpose : {false, true}) {
+      const std::string name = transpose ? "nc_transpose" : "nc_matmul";
+      CAPTURE(name);
+      CHECK(broken([&] { write_at(512, transpose, from_tensor); }).rule == "none");
+      const Broken crossing = broken([&] { write_at(400, transpose, from_tensor); });
+      CHECK(crossing.rule == name + ".psum-bank");
+      CHECK(crossing.says("matmul_test.cpp:"));
+      CHECK(crossing.says("dst takes bytes 1600 to "));
+      RunOptions trn3{.generation = Generation::trn3};
+      CHECK(broken([&] { write_at(400, transpose, from_tensor); }, trn3).rule == "none");
+    }
+  }
+}
+
+TEST_CASE("nc_matmul: a result may lie backwards, and a message counts bytes upwards") {
+  on_core([] {
+    const Pair a(16, 8, 32, 1);
+    Tensor acc = nl::ndarray({8, 512}, Dtype::float32, nl::psum);
+    nisa::nc_matmul(acc.ap({.pattern = {{512, 8}, {-1, 32}}, .offset = 511}), a.stationary, a.moving);
+    std::vector<float> expected = a.expected();
+    for (size_t m = 0; m < 8; ++m) {
+      const auto row = expected.begin() + static_cast<std::ptrdiff_t>(m) * 32;
+      std::reverse(row, row + 32);
+    }
+    CHECK(bring(acc(all, ds(480, 32))) == expected);
+  });
+  const Broken crossing = broken([] {
+    const Pair a(16, 8, 2, 1);
+    Tensor acc = nl::ndarray({8, 1024}, Dtype::float32, nl::psum);
+    nisa::nc_matmul(acc.ap({.pattern = {{1024, 8}, {-600, 2}}, .offset = 700}), a.stationary, a.moving);
+  });
+  CHECK(crossing.rule == "nc_matmul.psum-bank");
+  CHECK(crossing.says("dst takes bytes 400 to 2803 of"));
 }
 
 TEST_CASE("nc_matmul: a tensor made at an address in use starts afresh, and one freed does too") {

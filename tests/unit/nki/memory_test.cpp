@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "tests/unit/nki/kernel_error.h"
+#include "titan/base/available_memory.h"
 #include "titan/nki/rows.h"
 
 using namespace titan::nki;
+using titan::available_memory;
 
 namespace {
 
@@ -175,6 +177,19 @@ TEST_CASE("shapes that no memory has are refused") {
   };
   CHECK(broken_rule([&] { hbm({INT64_MAX, INT64_MAX}); }) == "ndarray.too-large");
   CHECK(broken_rule([&] { hbm({int64_t{1} << 33}); }) == "ndarray.too-large");
+}
+
+TEST_CASE("HBM that the host cannot hold is refused before it is taken") {
+  const auto take = [](std::vector<int64_t> shape, std::optional<int64_t> available) {
+    return broken_rule(
+        [&] { hbm_tensor("big", std::move(shape), Dtype::uint8, Buffer::private_hbm, false, available); });
+  };
+  CHECK(take({8000}, 9000).empty());  // with a bit a byte for what is written
+  CHECK(take({8000}, 8999) == "memory.host");
+  CHECK(take({8000}, 0) == "memory.host");
+  // What the machine itself says, where that is less than the largest tensor.
+  constexpr int64_t kLargest = int64_t{24} << 30;
+  if (available_memory() < kLargest) CHECK(take({kLargest}, {}) == "memory.host");
 }
 
 TEST_CASE("memory that was freed and taken again is unwritten, and holds NaN") {

@@ -191,6 +191,13 @@ TEST_CASE("the n-th shared tensor of each core is one tensor, and the cores make
   CHECK(made[0][1].allocation() == made[1][1].allocation());
   CHECK(made[0][0].allocation() != made[0][1].allocation());
 
+  std::array<Tensor, 2> numbers;  // without a dimension: one number
+  run_on_cores({.lnc = 2}, [&] {
+    numbers[static_cast<size_t>(nl::program_id())] = nl::ndarray({}, Dtype::float32, Buffer::shared_hbm);
+  });
+  CHECK(numbers[0].shape() == std::vector<int64_t>{1});
+  CHECK(numbers[0].allocation() == numbers[1].allocation());
+
   CHECK(error_on_two([](int64_t core) { shared(core == 0 ? "a" : "b"); }).first == "lnc.shared-hbm-mismatch");
   CHECK(error_on_two([](int64_t core) {
           shared("a");

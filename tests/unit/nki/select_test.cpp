@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "kernel_error.h"
 #include "lanes.h"
 
 using namespace titan::nki;
@@ -27,6 +28,56 @@ TEST_CASE("iota counts along its pattern and the partitions, then rounds") {
     Rows(exact).read_bits(0, reinterpret_cast<std::byte*>(bits));
     CHECK(bits[1] == 16777217);
   });
+}
+
+TEST_CASE("patterns reach every 32-bit integer, and none beyond") {
+  struct Count {
+    nisa::Pattern pattern;
+    int64_t offset, multiplier;
+    bool fits;
+  };
+  const std::vector<Count> counts = {
+      {{{-INT32_MAX, 2}}, INT32_MAX, 0, true}, {{{1, 2}}, INT32_MIN, 0, true},
+      {{{INT32_MAX, 2}}, INT32_MIN, 0, true},  {{{-1, 2}}, INT32_MIN, 0, false},
+      {{{1, 2}}, INT32_MAX, 0, false},         {{{0, 2}}, INT32_MAX, -int64_t{UINT32_MAX}, true},
+      {{{0, 2}}, INT32_MAX, 1, false},         {{{INT64_MAX, 2}}, 0, INT64_MIN, false},
+      {{{0, 2}}, INT64_MAX, INT64_MIN, false},
+  };
+  for (const Count& count : counts) {
+    CAPTURE(count.offset);
+    CAPTURE(count.pattern[0].first);
+    const auto numbers = [&](auto act) {
+      const auto made = [&] { on_core([&] { act(); }); };
+      CHECK(broken_rule(made).ends_with(count.fits ? "" : ".pattern-range"));
+    };
+    for (const Dtype dtype : {Dtype::int32, Dtype::float32}) {
+      numbers([&] {
+        const Tensor out = tile({2, 2}, dtype);
+        nisa::iota(out, count.pattern, {.offset = count.offset, .channel_multiplier = count.multiplier});
+        Floats expected;
+        for (int64_t p = 0; p < 2; ++p) {
+          for (int64_t i = 0; i < 2; ++i) {
+            expected.push_back(
+                static_cast<float>(count.offset + p * count.multiplier + i * count.pattern[0].first));
+          }
+        }
+        CHECK(values(out) == expected);
+      });
+    }
+    numbers([&] {
+      const Tensor x = drawn(tile({2, 2}), 1), out = tile({2, 2});
+      nisa::affine_select(out, count.pattern, count.multiplier, x, -5,
+                          {.cmp_op = Operation::greater_equal, .offset = count.offset});
+      Floats expected = values(x);
+      for (int64_t p = 0; p < 2; ++p) {
+        for (int64_t i = 0; i < 2; ++i) {
+          const int64_t number = count.offset + p * count.multiplier + i * count.pattern[0].first;
+          if (number < 0) expected[static_cast<size_t>(p * 2 + i)] = -5;
+        }
+      }
+      CHECK(values(out) == expected);
+    });
+  }
 }
 
 TEST_CASE("affine_select keeps what its pattern compares true") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <string>
@@ -185,6 +186,65 @@ TEST_CASE("wrong subscripts name their rule and the kernel's line") {
     CHECK(text.find("tensor_test.cpp:" + std::to_string(__LINE__ - 4) + ":") != std::string::npos);
     CHECK(text.find("x private_hbm[2, 3] float32") != std::string::npos);
     CHECK(text.find("[tensor.index-bounds]") != std::string::npos);
+  }
+}
+
+TEST_CASE("runs that no int64 ends are out of bounds, and are not taken to the end") {
+  ViewChip chip;
+  const Tensor tile = chip.tile({4, 6});
+  for (const int64_t size : {INT64_MAX, INT64_MAX - 1, INT64_MAX - 2}) {
+    CHECK(broken_rule([&] { tile(0, ds(1, size)); }) == "tensor.index-bounds");
+    CHECK(broken_rule([&] { tile(0, ds(0, size)); }) == "tensor.index-bounds");
+  }
+  CHECK(broken_rule([&] { tile(0, ds(INT64_MAX, INT64_MAX)); }) == "tensor.index-bounds");
+  CHECK(broken_rule([&] { tile(0, ds(INT64_MIN, INT64_MIN)); }) == "tensor.index-bounds");
+  CHECK(broken_rule([&] { tile(0, ds(0, -1)); }) == "tensor.empty-slice");
+  CHECK(broken_rule([&] { tile(0, INT64_MAX); }) == "tensor.index-bounds");
+  CHECK(broken_rule([&] { tile(INT64_MIN); }) == "tensor.index-bounds");
+  static_assert(ds(1, INT64_MAX).stop != Slice::kEnd);  // an overflow does not compile
+  CHECK(tile(3, ds(5, 1)).offset() == 5);
+  CHECK(tile(3, 5).partition_offset() == 3);
+}
+
+TEST_CASE("a dimension that is not there, and what is asked of an undefined tensor, name the kernel's line") {
+  ViewChip chip;
+  const Tensor tile = chip.tile({4, 6}), none;
+  struct Ask {
+    const char* rule;
+    const char* named;
+    std::function<void()> act;
+    int line;
+  };
+  const std::vector<Ask> asks = {
+      {"tensor.dimension", "size of t sbuf[4, 6] float32", [&] { tile.size(2); }, __LINE__},
+      {"tensor.dimension", "dimension -1 is not in 0 .. 1", [&] { tile.size(-1); }, __LINE__},
+      {"tensor.undefined", "size of an undefined tensor", [&] { none.size(0); }, __LINE__},
+      {"tensor.undefined", "size of", [&] { static_cast<void>(none.partitions()); }, __LINE__},
+      {"tensor.undefined", "size of", [&] { static_cast<void>(none.free_size()); }, __LINE__},
+      {"tensor.undefined", "buffer of", [&] { static_cast<void>(none.buffer()); }, __LINE__},
+      {"tensor.undefined", "name of", [&] { static_cast<void>(none.name()); }, __LINE__},
+      {"tensor.undefined", "a subscript of", [&] { none(0); }, __LINE__},
+      {"tensor.undefined", "reshape of", [&] { none.reshape({1}); }, __LINE__},
+      {"tensor.undefined", "permute of", [&] { none.permute({0}); }, __LINE__},
+      {"tensor.undefined", "broadcast of", [&] { none.broadcast(0, 1); }, __LINE__},
+      {"tensor.undefined", "expand_dim of", [&] { none.expand_dim(0); }, __LINE__},
+      {"tensor.undefined", "squeeze_dim of", [&] { none.squeeze_dim(0); }, __LINE__},
+      {"tensor.undefined", "flatten_dims of", [&] { none.flatten_dims(0, 1); }, __LINE__},
+      {"tensor.undefined", "view of", [&] { none.view(Dtype::int8); }, __LINE__},
+      {"tensor.undefined", "ap of", [&] { none.ap({.pattern = {{1, 1}}}); }, __LINE__},
+  };
+  for (const Ask& ask : asks) {
+    CAPTURE(ask.line);
+    try {
+      ask.act();
+      FAIL("it is refused");
+    } catch (const KernelError& error) {
+      const std::string text = error.what();
+      CAPTURE(text);
+      CHECK(error.rule == ask.rule);
+      CHECK(text.find("tensor_test.cpp:" + std::to_string(ask.line) + ":") != std::string::npos);
+      CHECK(text.find(ask.named) != std::string::npos);
+    }
   }
 }
 

@@ -100,7 +100,8 @@ std::string quoted(const std::string& path) {
 }
 
 /// The file that is compiled: the user's, between titan's headers and the list of its functions. Titan's
-/// headers come first and visible, so that their types are one with the host's.
+/// headers come first and visible, so that their types are one with the host's. The names around a function's
+/// call are such as no user writes, since they would hide his.
 std::string glue_text(const fs::path& source, const ModuleSource& scanned) {
   std::string text = "#pragma GCC visibility push(default)\n#include \"titan/recipes.h\"\n";
   for (const std::string& header : scanned.titan_headers) text += format("#include \"{}\"\n", header);
@@ -111,11 +112,11 @@ std::string glue_text(const fs::path& source, const ModuleSource& scanned) {
       module_stamp(scanned.needs_torch));
   text +=
       "extern \"C\" [[gnu::visibility(\"default\")]] void titan_module_exports(titan::ModuleExports& "
-      "exports) {\n";
+      "titan_exports_) {\n";
   for (const std::string& name : scanned.functions) {
     text += format(
-        "  titan::export_by_type(exports, \"{}\", [](auto... none) -> decltype({}(none...)) { return "
-        "{}(none...); });\n",
+        "  titan::export_by_type(titan_exports_, \"{}\", [](auto... titan_given_) -> "
+        "decltype({}(titan_given_...)) { return {}(titan_given_...); });\n",
         name, name, name);
   }
   return text + "}\n";

@@ -175,6 +175,80 @@ Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, r
         message = self.refusal("absent", 1, "absent.cpp failed while it was loaded", "'IPU' backend")
         self.assertLess(len(re.sub(r"\[titan\].*\n", "", message).splitlines()), 3, message)
 
+    def test_functions_may_have_the_names_none_and_exports(self):
+        names = ["none", "exports", "call", "name", "settings"]
+        self.write("odd_names", "\n".join(f'Override {name}() {{ return override<CosSinRoPEConfig>('
+                                          f'{{.fqns = {{"layers.{i}.*"}}}}, rotation); }}' for i, name in enumerate(names[:4])))
+        (self.folder / "odd_configs.cpp").write_text("#include <titan/recipes.h>\nusing namespace titan;\n" + "".join(
+            f"TrainerConfig {name}() {{ return qwen3::qwen3_demo(); }}\n" for name in names))
+        lines = self.lines(self.config("odd_names"))
+        self.assertEqual([re.match(r"\[Override\] (\w+): ", line).group(1) for line in lines[:-1]], names[:4])
+        self.assertEqual(self.lines(self.config("odd_names.none"))[-1], "Applied 1 override(s)")
+        for name in names:
+            self.assertEqual(len(self.lines(self.config("odd_names", base=["--module", "odd_configs", "--config", name]))), 5)
+
+    def test_a_function_that_the_preprocessor_leaves_out_is_not_there(self):
+        self.write("left_out", "#if 0\nOverride gone() { return {}; }\n#endif\n"
+                               "Override there() { return override<CosSinRoPEConfig>({}, rotation); }")
+        self.assertEqual(self.lines(self.config("left_out"))[-1], "Applied 4 override(s)")
+
+    def test_a_description_is_told_once_under_its_overrides_first_line(self):
+        self.write("told", 'Override one() { return override<CosSinRoPEConfig>({.fqns = {"layers.[01].*"}, '
+                           '.description = "turns by\\n a table"}, rotation); }\n'
+                           'Override other() { return override<CosSinRoPEConfig>({.fqns = {"layers.2.*"}}, rotation); }')
+        result = self.config("told")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        replaced = "[Override] {}: model_spec.model.layers.{}.attention.rope CosSinRoPEConfig -> Rotation"
+        self.assertEqual(result.stdout.splitlines()[:5], [replaced.format("one", 0), "  one: turns by a table",
+                                                          replaced.format("one", 1), replaced.format("other", 2),
+                                                          "Applied 3 override(s)"])
+
+    def test_what_is_no_exception_is_named_with_its_override_and_node(self):
+        self.write("thrown_5", 'Override thrown_5() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig&) '
+                               '-> Rotation { throw 5; }); }')
+        self.refusal("thrown_5", 1, "override 'thrown_5' at model_spec.model.layers.0.attention.rope: "
+                                    "something that is no std::exception was thrown")
+        self.write("sooner_5", 'Override sooner_5() { throw 5; }\nTrainerConfig config_5() { throw 5; }')
+        self.refusal("sooner_5", 1, "sooner_5 in ", "sooner_5.cpp failed: something that is no std::exception was thrown")
+        result = self.config("sooner_5", base=["--module", "sooner_5", "--config", "config_5"])
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("sooner_5.cpp failed: something that is no std::exception was thrown", result.stderr)
+        self.assertIn("config_5 in ", result.stderr)
+        self.write("valid_5", 'struct Picky : Rotation { void describe(Fields& f) { f.base<Rotation>(*this); }\n'
+                              '  void validate(const TrainerConfig&) const { throw 5; } };\nOverride valid_5() { return '
+                              'override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig& c) { return derive<Picky>(c); }); }')
+        self.refusal("valid_5", 1, "model_spec.model.layers.0.attention.rope: something that is no std::exception was thrown")
+        self.write("early_5", 'static int angles() { throw 5; }\nconst int kAngles = angles();\n'
+                              'Override early_5() { return override<CosSinRoPEConfig>({}, rotation); }')
+        self.refusal("early_5", 1, "early_5.cpp failed while it was loaded",
+                     "namespace scope: something that is no std::exception was thrown")
+
+    def test_what_is_imported_twice_is_named(self):
+        self.write("again", 'Override first() { return override<CosSinRoPEConfig>({.fqns = {"layers.0.*"}}, rotation); }\n'
+                            'Override second() { return override<CosSinRoPEConfig>({.fqns = {"layers.1.*"}}, rotation); }\n')
+        self.refusal("again.first,again.first", 2, "override.imports names again.first twice")
+        self.refusal("again,again", 2, "override.imports names again twice")
+        self.refusal("again.second,again", 2, "override.imports: again.second and again are both second in ", "again.cpp")
+        self.refusal("./again.cpp,again", 2, "override.imports: ./again.cpp and again are both first in ")
+        # One function may make several overrides, by their names.
+        self.write("named", """struct Which {
+  std::string layer = "0";
+  void describe(Fields& f) { f("layer", layer, "which"); }
+};
+Override of_layer(const Which& which) {
+  return override<CosSinRoPEConfig>({.name = "of_" + which.layer, .fqns = {"layers." + which.layer + ".*"}}, rotation);
+}
+""")
+        both = self.lines(self.config('named.of_layer={"layer": "1"},named.of_layer={"layer": "3"}'))
+        self.assertEqual(both[-1], "Applied 2 override(s)")
+
+    def test_a_contract_that_every_layer_breaks_is_reported_for_the_first(self):
+        self.write("picky", 'struct Picky : Rotation { void describe(Fields& f) { f.base<Rotation>(*this); }\n'
+                            '  void validate(const TrainerConfig& c) const { throw ValueError("not {}", c.training.seq_len); } };\n'
+                            'Override picky() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig& c) { return '
+                            'derive<Picky>(c); }); }')
+        self.refusal("picky", 1, "model_spec.model.layers.0.attention.rope: not ")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

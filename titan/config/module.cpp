@@ -16,6 +16,7 @@
 #include "titan/base/hints.h"
 #include "titan/base/strings.h"
 #include "titan/config/module_compile.h"
+#include "titan/config/module_error.h"
 
 namespace titan {
 
@@ -42,12 +43,7 @@ class InitialisationGuard {
 
  private:
   [[noreturn]] static void end_program() {
-    std::string reason = "it called std::terminate";
-    try {
-      if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
-    } catch (const std::exception& error) {
-      reason = error.what();
-    }
+    const std::string reason = std::current_exception() ? thrown_text() : "it called std::terminate";
     std::cerr << "titan: error: " << initialisation_failure(file_, reason) << std::endl;
     ::_exit(1);
   }
@@ -97,8 +93,8 @@ void* open_guarded(const fs::path& library, const fs::path& source) {
   void* (*volatile open)(const char*, int) = &dlopen;
   try {
     if (void* handle = open(library.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
-  } catch (const std::exception& error) {
-    throw CommonError("{}", initialisation_failure(source, error.what()));
+  } catch (...) {
+    throw CommonError("{}", initialisation_failure(source, thrown_text()));
   }
   throw ConfigError("{} cannot be loaded: {}", source.string(), dlerror());
 }
@@ -207,8 +203,8 @@ Poly<TrainerConfig> call_config(const LoadedModule& module, const ExportedConfig
     return function.make();
   } catch (const ValueError&) {
     throw;
-  } catch (const std::exception& error) {
-    throw ValueError("{} in {} failed: {}", function.name, module.file.string(), error.what());
+  } catch (...) {
+    throw ValueError("{} in {} failed: {}", function.name, module.file.string(), thrown_text());
   }
 }
 

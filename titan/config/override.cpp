@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "titan/base/error.h"
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
+#include "titan/config/module_error.h"
 
 namespace titan {
 
@@ -81,9 +83,17 @@ AnyNode make_replacement(const OverrideClaim& claim) {
     return claim.by->replace(part);
   } catch (const ConfigError& error) {
     throw ConfigError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, error.what());
-  } catch (const std::exception& error) {
-    throw CommonError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, error.what());
+  } catch (...) {
+    throw CommonError("override '{}' at {}: {}", claim.by->name, claim.place.fqn, thrown_text());
   }
+}
+
+/// One line, whatever white space is in it.
+std::string description_line(const Override& by) {
+  std::string line = format("  {}:", by.name);
+  std::istringstream words(by.description);
+  for (std::string word; words >> word;) line += " " + word;
+  return line;
 }
 
 void put(const OverrideClaim& claim, Node value) {
@@ -123,12 +133,15 @@ std::vector<std::string> apply_overrides(Node root, std::span<const Override> ov
   std::vector<std::string> lines;
   if (overrides.empty()) return lines;
   const std::vector<OverrideClaim> claims = claim_nodes(root, overrides);
+  const Override* described = nullptr;
   for (const OverrideClaim& claim : claims) {
     const std::string old_type = type_name(*claim.place.node.type);
     const AnyNode value = make_replacement(claim);
     put(claim, value.node());
     lines.push_back(format("[Override] {}: {} {} -> {}", claim.by->name, claim.place.fqn, old_type,
                            type_name(*value.node().type)));
+    if (claim.by != described && !claim.by->description.empty()) lines.push_back(description_line(*claim.by));
+    described = claim.by;
   }
   if (!claims.empty()) lines.push_back(format("Applied {} override(s)", claims.size()));
   return lines;

@@ -18,7 +18,7 @@ struct OverrideOptions {
   std::vector<std::string> fqns =
       {};              ///< globs over the full path, or the path below `model_spec.model.`; none: all
   bool exact = false;  ///< only the very target type, not what derives from it
-  std::string description = {};
+  std::string description = {};  ///< told once, under the first line of what the override replaces
 };
 
 /// Replaces nodes of a config tree before anything is built.
@@ -61,8 +61,9 @@ struct OverrideClaim {
 /// claimed twice or inside another claimed one, and for a claim of the root.
 std::vector<OverrideClaim> claim_nodes(Node root, std::span<const Override> overrides);
 
-/// Claims, then replaces. Returns one line per node, `[Override] NAME: FQN Old -> New`, and `Applied N
-/// override(s)`; nothing without overrides. ConfigError when a replacement does not fit its place.
+/// Claims, then replaces. Returns one line per node, `[Override] NAME: FQN Old -> New`, under the first of an
+/// override its description, and `Applied N override(s)`; nothing without overrides. ConfigError when a
+/// replacement does not fit its place.
 std::vector<std::string> apply_overrides(Node root, std::span<const Override> overrides);
 
 }  // namespace titan

@@ -3,6 +3,7 @@
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
 #include "titan/config/module.h"
+#include "titan/config/module_error.h"
 
 namespace titan {
 namespace {
@@ -23,16 +24,24 @@ Override make_override(const LoadedModule& module, const ExportedOverride& funct
     return made;
   } catch (const ValueError&) {
     throw;
-  } catch (const std::exception& error) {
-    throw CommonError("{} in {} failed: {}", function.name, module.file.string(), error.what());
+  } catch (...) {
+    throw CommonError("{} in {} failed: {}", function.name, module.file.string(), thrown_text());
   }
 }
 
-std::vector<Override> all_of_module(const std::string& name) {
+/// An override, and where it comes from.
+struct ImportedOverride {
+  Override made;
+  const ExportedOverride* function;
+  std::filesystem::path file;
+  std::string target;  ///< what override.imports names
+};
+
+std::vector<ImportedOverride> all_of_module(const std::string& name) {
   const LoadedModule module = load_module(name, {});
-  std::vector<Override> overrides;
+  std::vector<ImportedOverride> overrides;
   for (const ExportedOverride& function : module.exports->overrides) {
-    overrides.push_back(make_override(module, function, Json::object()));
+    overrides.push_back({make_override(module, function, Json::object()), &function, module.file, name});
   }
   if (overrides.empty()) {
     throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
@@ -41,7 +50,8 @@ std::vector<Override> all_of_module(const std::string& name) {
   return overrides;
 }
 
-Override one_of_module(std::string_view module_name, std::string_view wanted, const OverrideImport& import) {
+ImportedOverride one_of_module(std::string_view module_name, std::string_view wanted,
+                               const OverrideImport& import) {
   const LoadedModule module = load_module(module_name, {});
   std::vector<std::string> names;
   for (const ExportedOverride& function : module.exports->overrides) {
@@ -51,10 +61,35 @@ Override one_of_module(std::string_view module_name, std::string_view wanted, co
       throw ConfigError("override.imports: {} in {} takes nothing, got {}", wanted, module.file.string(),
                         import.settings->dump());
     }
-    return make_override(module, function, import.settings.value_or(Json::object()));
+    return {make_override(module, function, import.settings.value_or(Json::object())), &function, module.file,
+            import.target};
   }
   throw ConfigError("no override '{}' in {}{}; it has {}", wanted, module.file.string(),
                     did_you_mean(wanted, names), names.empty() ? "none" : join(names, ", "));
+}
+
+/// Settings may make several overrides of one function, if they give each its name.
+void require_new(const ImportedOverride& one, const std::vector<ImportedOverride>& before) {
+  for (const ImportedOverride& other : before) {
+    if (other.function != one.function || other.made.name != one.made.name) continue;
+    if (other.target == one.target) throw ConfigError("override.imports names {} twice", one.target);
+    throw ConfigError("override.imports: {} and {} are both {} in {}: name it once", other.target, one.target,
+                      one.function->name, one.file.string());
+  }
+}
+
+std::vector<ImportedOverride> imported(const OverrideImport& import) {
+  const size_t dot = import.target.rfind('.');
+  const bool is_module = dot == std::string::npos || find_module(import.target);
+  if (!is_module) {
+    const std::string_view target = import.target;
+    return {one_of_module(target.substr(0, dot), target.substr(dot + 1), import)};
+  }
+  if (import.settings) {
+    throw ConfigError("override.imports: {} is a module; settings are for one function, {}.FUNCTION={}",
+                      import.target, import.target, import.settings->dump());
+  }
+  return all_of_module(import.target);
 }
 
 }  // namespace
@@ -82,21 +117,15 @@ std::vector<OverrideImport> parse_override_imports(const std::vector<std::string
 }
 
 std::vector<Override> import_overrides(const std::vector<std::string>& words) {
-  std::vector<Override> overrides;
+  std::vector<ImportedOverride> all;
   for (const OverrideImport& import : parse_override_imports(words)) {
-    const size_t dot = import.target.rfind('.');
-    const bool is_module = dot == std::string::npos || find_module(import.target);
-    if (is_module && import.settings) {
-      throw ConfigError("override.imports: {} is a module; settings are for one function, {}.FUNCTION={}",
-                        import.target, import.target, import.settings->dump());
-    }
-    if (is_module) {
-      for (Override& one : all_of_module(import.target)) overrides.push_back(std::move(one));
-    } else {
-      const std::string_view target = import.target;
-      overrides.push_back(one_of_module(target.substr(0, dot), target.substr(dot + 1), import));
+    for (ImportedOverride& one : imported(import)) {
+      require_new(one, all);
+      all.push_back(std::move(one));
     }
   }
+  std::vector<Override> overrides;
+  for (ImportedOverride& one : all) overrides.push_back(std::move(one.made));
   return overrides;
 }
 

@@ -6,6 +6,7 @@
 #include "titan/base/log.h"
 #include "titan/base/strings.h"
 #include "titan/config/defaults.h"
+#include "titan/config/module_error.h"
 #include "titan/config/text.h"
 #include "titan/config/walk.h"
 
@@ -18,6 +19,11 @@ std::string with_path(const std::string& fqn, std::string_view message) {
   return format("{}: {}", fqn, message);
 }
 
+/// Whether a name is below another one, or below the root, which has none.
+bool is_inside(std::string_view inner, std::string_view outer) {
+  return outer.empty() || (inner.starts_with(outer) && inner.substr(outer.size()).starts_with('.'));
+}
+
 void validate_place(const Place& place, const TrainerConfig* trainer) {
   const NodeType& type = *place.node.type;
   try {
@@ -25,8 +31,8 @@ void validate_place(const Place& place, const TrainerConfig* trainer) {
     if (type.validate_in != nullptr && trainer != nullptr) type.validate_in(place.node.data, *trainer);
   } catch (const ConfigError& error) {
     throw ConfigError("{}", with_path(place.fqn, error.what()));
-  } catch (const ValueError& error) {
-    throw CommonError("{}", with_path(place.fqn, error.what()));
+  } catch (...) {
+    throw CommonError("{}", with_path(place.fqn, thrown_text()));
   }
 }
 
@@ -80,9 +86,18 @@ void check_status(Node root) {
 }
 
 void validate(Node root, const TrainerConfig* trainer) {
-  std::vector<Place> places = places_of(root);
-  std::ranges::reverse(places);
-  for (const Place& place : places) validate_place(place, trainer);
+  std::vector<Place> open;  // from the root down to the last place that was met
+  const auto close_until = [&](std::string_view fqn) {
+    while (!open.empty() && !is_inside(fqn, open.back().fqn)) {
+      validate_place(open.back(), trainer);
+      open.pop_back();
+    }
+  };
+  for (const Place& place : places_of(root)) {
+    close_until(place.fqn);
+    open.push_back(place);
+  }
+  for (; !open.empty(); open.pop_back()) validate_place(open.back(), trainer);
 }
 
 }  // namespace titan

@@ -8,9 +8,9 @@ namespace titan {
 /// that status whose value is not the default. ConfigError names the field, the value and the default.
 void check_status(Node root);
 
-/// Calls `validate() const` of every struct inside `root`, children first, and `validate(const
-/// TrainerConfig&) const` with `trainer` where it is not null. The path of the struct is put before the
-/// message of a ValueError that lacks it.
+/// Calls `validate() const` of every struct inside `root`, children first and in their order, and
+/// `validate(const TrainerConfig&) const` with `trainer` where it is not null. The path of the struct is put
+/// before the message of what they throw, where it lacks it.
 void validate(Node root, const TrainerConfig* trainer = nullptr);
 
 }  // namespace titan

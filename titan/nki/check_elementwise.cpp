@@ -140,10 +140,18 @@ void check_rules(const Checked& checked, const Activation& activation) {
   checked.require(activation.bias.is_tensor() || activation.bias.constant == 0 ||
                       checked.options.generation >= Generation::trn2,
                   "bias-generation", "a number as bias needs trn2 or later: give a tensor [P, 1]");
-  if (activation.reduce == Operation::none) return;
+  const Tensor& result = checked.instruction.reduce_dst;
+  if (activation.command == ReduceCommand::idle) {
+    checked.require(
+        activation.reduce == Operation::none && !result.defined(), "reduce-cmd",
+        "reduce_op and reduce_res need a reduce_cmd: reset_reduce for the sum of this instruction");
+    return;
+  }
+  checked.require(activation.command != ReduceCommand::load_reduce, "reduce-cmd",
+                  "load_reduce is for tensor_scalar_reduce");
   checked.require(activation.reduce == Operation::add, "reduce-op", "ScalarE reduces by add only, got {}",
                   operation_name(activation.reduce));
-  check_scalar_operand(checked, "reduce_res", ScalarOperand(checked.instruction.reduce_dst));
+  if (result.defined()) check_scalar_operand(checked, "reduce_res", ScalarOperand(result));
 }
 
 void check_rules(const Checked& checked, const TensorCopy&) {

@@ -39,6 +39,7 @@ void add_scalars(const T& attributes, std::vector<NamedOperand>& operands) {
   };
   if constexpr (requires { attributes.operand0; }) add("operand0", attributes.operand0);
   if constexpr (requires { attributes.operand1; }) add("operand1", attributes.operand1);
+  if constexpr (requires { attributes.reduce_init; }) add("reduce_init", attributes.reduce_init);
   if constexpr (std::is_same_v<T, Activation>) {
     add("bias", attributes.bias);
     add("scale", attributes.scale);
@@ -56,8 +57,8 @@ constexpr bool has_dst() {
 
 template <class T>
 bool needs_reduce_dst(const T& attributes) {
-  if constexpr (std::is_same_v<T, Activation>) return attributes.reduce != Operation::none;
-  return std::is_same_v<T, TensorScalarReduce>;
+  if constexpr (std::is_same_v<T, Activation>) return attributes.is_reduce;
+  return false;
 }
 
 /// [0, 32) and so on: the engines reach partitions through ports of 32.

@@ -63,7 +63,14 @@ void check_rules(const Checked& checked, const TensorScalarReduce& reduce) {
   check_engine_access(checked);
   check_same_sizes(checked, {"dst", &checked.dst()}, {"data", &checked.source(0)});
   check_scalar_operand(checked, "operand0", reduce.operand0);
-  check_scalar_operand(checked, "reduce_res", ScalarOperand(checked.instruction.reduce_dst));
+  const Tensor& result = checked.instruction.reduce_dst;
+  if (result.defined()) check_scalar_operand(checked, "reduce_res", ScalarOperand(result));
+  checked.require(reduce.command != ReduceCommand::idle, "reduce-cmd",
+                  "it reduces: reduce_cmd is reset, reduce, reset_reduce or load_reduce");
+  checked.require(reduce.command == ReduceCommand::load_reduce ||
+                      (!reduce.reduce_init.is_tensor() && reduce.reduce_init.constant == 0),
+                  "reduce-cmd", "reduce_init is what load_reduce begins with, and no other reduce_cmd");
+  check_scalar_operand(checked, "reduce_init", reduce.reduce_init);
   checked.require(is_arithmetic(reduce.op0), "op", "{} is not an arithmetic operation of two operands",
                   operation_name(reduce.op0));
   const Operation by = reduce.reduce;

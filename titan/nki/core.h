@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -25,9 +26,14 @@ struct RunOptions {
   RunMode mode = RunMode::execute;
   bool record = false;      ///< keep the instructions, for costs and traces
   bool count_work = false;  ///< add up what the engines do (CoreRecord::work)
-  /// A core that carries out more is stopped: the kernel does not end.
-  int64_t instruction_budget = int64_t{50} * 1000 * 1000;
+  /// A core that carries out more is stopped: the kernel does not end. None: see instruction_budget().
+  std::optional<int64_t> instruction_budget = {};
 };
+
+/// The instructions that a core may carry out: those of the options, else TITAN_NKI_INSTRUCTION_BUDGET of the
+/// environment, else 5 million, or 2 million where `record` keeps them (1.5 GB). KernelError
+/// "launch.instruction-budget" and ConfigError for less than 1 and for what is no number.
+int64_t instruction_budget(const RunOptions& options);
 
 /// What one core's engines have done.
 struct EngineWork {
@@ -35,6 +41,7 @@ struct EngineWork {
   double hbm_bytes = 0;                                   ///< that DMA read and wrote
 };
 
+class Accumulators;  // of an engine, between instructions
 class Recorder;
 class Rendezvous;  // of the two cores of a logical one
 
@@ -48,14 +55,24 @@ class Core {
   const RunOptions& options() const { return options_; }
   ChipMemory& sbuf() { return sbuf_; }
   ChipMemory& psum() { return psum_; }
+  /// Of ScalarE or VectorE.
+  Accumulators& accumulators(Engine engine);
   ChipMemory& memory(Buffer buffer) { return buffer == Buffer::psum ? psum_ : sbuf_; }
   Rendezvous& peers();
 
   /// Checks an instruction, carries it out if the mode says so, and records it if asked to. KernelError with
-  /// the rule that it breaks; "kernel.budget" when the budget is used up. Only instructions count: a loop
-  /// without any that does not end is the host's to stop. Barriers and sendrecv are carried out here, in
-  /// every mode; execute() never sees them.
+  /// the rule that it breaks; "kernel.budget" when the budget is used up. Barriers and sendrecv are carried
+  /// out here, in every mode; execute() never sees them.
   void issue(Instruction instruction);
+
+  /// Counts a call that is no instruction, but may be what a loop that does not end is made of: `name` is
+  /// ndarray, register_load or register_store. As many as instructions are in the budget; a loop without any
+  /// of all these is the host's to stop.
+  void count_call(std::string_view name, const std::source_location& where);
+
+  /// KernelError unless a tensor's memory, and that of its offset, is HBM or this core's: "memory.core-gone"
+  /// of a kernel that has ended, "memory.other-core".
+  void check_reaches(const Tensor& tensor) const;
 
   /// What was recorded: see Recorder for what may be done with the tensors.
   const std::vector<Instruction>& instructions() const;
@@ -66,12 +83,19 @@ class Core {
   std::string progress() const;
 
  private:
+  void stop_if_cancelled() const;
+  void check_reaches_operands(const Instruction& instruction) const;
+  [[noreturn]] void fail_budget(std::string_view done, const std::string& next,
+                                const std::source_location& where) const;
+
   int64_t id_;
   RunOptions options_;
+  int64_t budget_;
   Rendezvous* peers_;
   ChipMemory sbuf_, psum_;
   std::unique_ptr<Recorder> recorder_;
-  int64_t num_instructions_ = 0;
+  std::unique_ptr<Accumulators> scalar_sums_, vector_sums_;
+  int64_t num_instructions_ = 0, num_calls_ = 0;
   EngineWork work_;
   std::string_view last_name_;
   std::source_location last_where_;

@@ -46,6 +46,8 @@ struct Formula {
   const Instruction& instruction;
   double n;
 
+  double reading_accumulator() const { return instruction.reduce_dst.defined() ? kMinInterval : 0; }
+
   double operator()(const Matmul& matmul) const {
     const double rows_per_column = matmul.perf_mode == MatmulPerfMode::double_row ? 2 : 1;
     const double m = static_cast<double>(instruction.sources[0].free_size()) / rows_per_column;
@@ -59,9 +61,7 @@ struct Formula {
     if (instruction.engine != Engine::tensor) return at_least_interval(n);
     return std::max(static_cast<double>(instruction.sources[0].partitions()), std::min(64.0, n));
   }
-  double operator()(const Activation&) const {
-    return at_least_interval(n) + (instruction.reduce_dst.defined() ? kMinInterval : 0);
-  }
+  double operator()(const Activation&) const { return at_least_interval(n) + reading_accumulator(); }
   double operator()(const TensorCopy&) const {
     using Kind = Tensor::Indirection::Kind;
     const bool is_dynamic = instruction.dst.indirection().kind != Kind::none ||
@@ -95,7 +95,7 @@ struct Formula {
         (reduce.op == Operation::add || reduce.op == Operation::maximum) && all_bfloat16(instruction);
     return at_least_interval(is_fast ? n / 2 : n);
   }
-  double operator()(const TensorScalarReduce&) const { return at_least_interval(n) + kMinInterval; }
+  double operator()(const TensorScalarReduce&) const { return at_least_interval(n) + reading_accumulator(); }
   double operator()(const Reciprocal&) const {
     return at_least_interval(instruction.engine == Engine::scalar ? n : 8 * n);
   }

@@ -31,8 +31,8 @@ struct Executor {
   void operator()(const ScalarTensorTensor&) const { run_scalar_tensor_tensor(instruction); }
   void operator()(const TensorReduce&) const { run_tensor_reduce(instruction); }
   void operator()(const TensorPartitionReduce&) const { run_partition_reduce(instruction); }
-  void operator()(const TensorScalarReduce&) const { run_tensor_scalar_reduce(instruction); }
-  void operator()(const Activation&) const { run_activation(instruction); }
+  void operator()(const TensorScalarReduce&) const { run_tensor_scalar_reduce(core, instruction); }
+  void operator()(const Activation&) const { run_activation(core, instruction); }
   void operator()(const Reciprocal&) const { run_reciprocal(instruction); }
   void operator()(const AffineSelect&) const { run_affine_select(instruction); }
   void operator()(const RangeSelect&) const { run_range_select(instruction); }

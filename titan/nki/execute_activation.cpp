@@ -1,3 +1,4 @@
+#include "titan/nki/accumulators.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/execute_rows.h"
 
@@ -14,21 +15,25 @@ void scale_and_bias(const Activation& op, const float* from, float scale, float 
 
 }  // namespace
 
-void run_activation(const Instruction& instruction) {
+void run_activation(Core& core, const Instruction& instruction) {
   const auto& op = std::get<Activation>(instruction.attributes);
-  const bool reduces = op.reduce != Operation::none;
+  const bool reduces = op.command != ReduceCommand::idle;
+  Accumulators& sums = core.accumulators(Engine::scalar);
+  const int64_t first = first_partition(instruction.dst);
   FloatRows data(instruction.sources[0]);
   FloatScalars bias(op.bias), scale(op.scale);
   FloatResults dst(instruction.dst);
   std::optional<FloatResults> reduced;
-  if (reduces) reduced.emplace(instruction.reduce_dst);
+  if (instruction.reduce_dst.defined()) reduced.emplace(instruction.reduce_dst);
   for (int64_t p = 0; p < dst.partitions(); ++p) {
     float* row = dst.row();
     scale_and_bias(op, data.at(p), scale.at(p), bias.at(p), row, dst.count());
     apply(op.op, Elements(static_cast<const float*>(row)), 0.0F, row, dst.count());
-    if (reduces) *reduced->row() = reduce(op.reduce, row[0], row + 1, dst.count() - 1);
+    const float sum = reduces ? sums.run(op.command, op.reduce, 0.0F, row, dst.count(), first + p) : 0.0F;
     dst.write(p);
-    if (reduces) reduced->write(p);
+    if (!reduced) continue;
+    *reduced->row() = sum;
+    reduced->write(p);
   }
 }
 

@@ -1,3 +1,4 @@
+#include "titan/nki/accumulators.h"
 #include "titan/nki/execute_parts.h"
 #include "titan/nki/execute_rows.h"
 
@@ -130,16 +131,22 @@ void run_scalar_tensor_tensor(const Instruction& instruction) {
   }
 }
 
-void run_tensor_scalar_reduce(const Instruction& instruction) {
+void run_tensor_scalar_reduce(Core& core, const Instruction& instruction) {
   const auto& op = std::get<TensorScalarReduce>(instruction.attributes);
+  Accumulators& results = core.accumulators(Engine::vector);
+  const int64_t first = first_partition(instruction.dst);
   FloatRows data(instruction.sources[0]);
-  FloatScalars operand0(op.operand0);
-  FloatResults dst(instruction.dst), reduced(instruction.reduce_dst);
+  FloatScalars operand0(op.operand0), init(op.reduce_init);
+  FloatResults dst(instruction.dst);
+  std::optional<FloatResults> reduced;
+  if (instruction.reduce_dst.defined()) reduced.emplace(instruction.reduce_dst);
   for (int64_t p = 0; p < dst.partitions(); ++p) {
     apply_scalar(op.op0, op.reverse0, data.at(p), operand0.at(p), dst.row(), dst.count());
-    *reduced.row() = reduce(op.reduce, *dst.row(), dst.row() + 1, dst.count() - 1);
+    const float result = results.run(op.command, op.reduce, init.at(p), dst.row(), dst.count(), first + p);
     dst.write(p);
-    reduced.write(p);
+    if (!reduced) continue;
+    *reduced->row() = op.negate ? -result : result;
+    reduced->write(p);
   }
 }
 

@@ -83,7 +83,8 @@ std::string_view engine_name(Engine engine) {
 }
 
 std::string_view Instruction::name() const {
-  if (std::holds_alternative<Activation>(attributes) && reduce_dst.defined()) return "activation_reduce";
+  const auto* activation = std::get_if<Activation>(&attributes);
+  if (activation != nullptr && activation->is_reduce) return "activation_reduce";
   return kNames[attributes.index()];
 }
 

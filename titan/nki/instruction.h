@@ -32,7 +32,8 @@ struct ScalarOperand {
 
 /// What happens to a DMA's row whose index is out of bounds.
 enum class OobMode : uint8_t { error, skip };
-/// What an activation's or reduction's accumulator registers do.
+/// What an instruction does with its engine's accumulators: nothing, set them to what changes nothing, add to
+/// them, begin anew with what it adds, or begin with `reduce_init`.
 enum class ReduceCommand : uint8_t { idle, reset, reduce, reset_reduce, load_reduce };
 enum class MatmulPerfMode : uint8_t { none, double_row };
 
@@ -91,15 +92,16 @@ struct TensorPartitionReduce {
 };
 struct TensorScalarReduce {
   Operation op0 = Operation::none, reduce = Operation::none;
-  ScalarOperand operand0;
-  bool reverse0 = false;
+  ScalarOperand operand0, reduce_init;
+  bool reverse0 = false, negate = false;
+  ReduceCommand command = ReduceCommand::reset_reduce;
 };
 struct Activation {
   Operation op = Operation::none;
   ScalarOperand bias, scale = 1.0;
   Operation reduce = Operation::none;
   ReduceCommand command = ReduceCommand::idle;
-  bool has_bias = false;
+  bool has_bias = false, is_reduce = false;  ///< is_reduce: called as activation_reduce
 };
 struct Reciprocal {};
 struct AffineSelect {

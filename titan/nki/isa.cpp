@@ -109,10 +109,12 @@ namespace {
 /// Runs `act`, which knows the tensor but neither the call nor its line.
 template <class Act>
 void act_at_once(std::string_view name, const Tensor& tensor, const Where& where, const Act& act) {
+  Core& core = current_core();
+  core.count_call(name, where);
   check_register_tensor(name, tensor, where);
-  if (current_core().options().mode == RunMode::shapes) return;
   try {
-    act();
+    core.check_reaches(tensor);
+    if (core.options().mode == RunMode::execute) act();
   } catch (const KernelError& error) {
     throw error.at(where, format("{}({})", name, tensor.describe()));
   }
@@ -187,8 +189,13 @@ void tensor_partition_reduce(Tensor dst, Operation op, Tensor data, const Where&
 void tensor_scalar_reduce(Tensor dst, Tensor data, Operation op0, ScalarOperand operand0, Operation reduce_op,
                           Tensor reduce_res, TensorScalarReduceOptions options, const Where& where) {
   issue(Engine::vector, std::move(dst), {std::move(data)},
-        TensorScalarReduce{
-            .op0 = op0, .reduce = reduce_op, .operand0 = std::move(operand0), .reverse0 = options.reverse0},
+        TensorScalarReduce{.op0 = op0,
+                           .reduce = reduce_op,
+                           .operand0 = std::move(operand0),
+                           .reduce_init = std::move(options.reduce_init),
+                           .reverse0 = options.reverse0,
+                           .negate = options.reduce_res_negate,
+                           .command = options.reduce_cmd},
         where, std::move(reduce_res));
 }
 
@@ -196,13 +203,19 @@ namespace {
 
 Activation activation_of(Operation op, ActivationOptions& options) {
   const bool has_bias = options.bias.is_tensor() || options.bias.constant != 0;
-  return {.op = op, .bias = std::move(options.bias), .scale = std::move(options.scale), .has_bias = has_bias};
+  return {.op = op,
+          .bias = std::move(options.bias),
+          .scale = std::move(options.scale),
+          .reduce = options.reduce_op,
+          .command = options.reduce_cmd,
+          .has_bias = has_bias};
 }
 
 }  // namespace
 
 void activation(Tensor dst, Operation op, Tensor data, ActivationOptions options, const Where& where) {
-  issue(Engine::scalar, std::move(dst), {std::move(data)}, activation_of(op, options), where);
+  issue(Engine::scalar, std::move(dst), {std::move(data)}, activation_of(op, options), where,
+        std::move(options.reduce_res));
 }
 
 void activation_reduce(Tensor dst, Operation op, Tensor data, Operation reduce_op, Tensor reduce_res,
@@ -210,6 +223,7 @@ void activation_reduce(Tensor dst, Operation op, Tensor data, Operation reduce_o
   Activation attributes = activation_of(op, options);
   attributes.reduce = reduce_op;
   attributes.command = ReduceCommand::reset_reduce;
+  attributes.is_reduce = true;
   issue(Engine::scalar, std::move(dst), {std::move(data)}, std::move(attributes), where,
         std::move(reduce_res));
 }

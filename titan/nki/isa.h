@@ -21,6 +21,7 @@ using Where = std::source_location;
 using engine = Engine;
 using oob_mode = OobMode;
 using matmul_perf_mode = MatmulPerfMode;
+using reduce_cmd = ReduceCommand;
 
 /// What most instructions let the kernel choose.
 struct EngineOptions {
@@ -135,23 +136,31 @@ void tensor_reduce(Tensor dst, Operation op, Tensor data, std::vector<int64_t> a
 /// dst [1, F] = reduction of data over its partitions.
 void tensor_partition_reduce(Tensor dst, Operation op, Tensor data, const Where& where = Where::current());
 
-/// dst = data op0 operand0; reduce_res [P, 1] = reduction over all free dimensions of what dst is before its
-/// rounding.
+/// dst = data op0 operand0; VectorE's accumulators reduce what dst is before its rounding over all free
+/// dimensions, as `reduce_cmd` says, and reduce_res [P, 1], where given, is what they then hold.
 struct TensorScalarReduceOptions {
   bool reverse0 = false;
+  ReduceCommand reduce_cmd = ReduceCommand::reset_reduce;
+  ScalarOperand reduce_init = {};  ///< of load_reduce
+  bool reduce_res_negate = false;
 };
 void tensor_scalar_reduce(Tensor dst, Tensor data, Operation op0, ScalarOperand operand0, Operation reduce_op,
                           Tensor reduce_res, TensorScalarReduceOptions options = {},
                           const Where& where = Where::current());
 
-/// dst = op(data * scale + bias).
+/// dst = op(data * scale + bias). With a `reduce_cmd` ScalarE's accumulators add up what dst is before its
+/// rounding over all free dimensions, and reduce_res [P, 1], where given, is what they then hold.
 struct ActivationOptions {
   ScalarOperand bias = {};
   ScalarOperand scale = 1.0;
+  Operation reduce_op = Operation::none;
+  Tensor reduce_res = {};
+  ReduceCommand reduce_cmd = ReduceCommand::idle;
 };
 void activation(Tensor dst, Operation op, Tensor data, ActivationOptions options = {},
                 const Where& where = Where::current());
-/// The same; reduce_res [P, 1] = sum over all free dimensions of what dst is before its rounding.
+/// The same with reset_reduce: reduce_res [P, 1] = sum over all free dimensions of what dst is before its
+/// rounding.
 void activation_reduce(Tensor dst, Operation op, Tensor data, Operation reduce_op, Tensor reduce_res,
                        ActivationOptions options = {}, const Where& where = Where::current());
 

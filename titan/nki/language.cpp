@@ -40,6 +40,7 @@ void check_axis(int64_t axis, const std::source_location& where) {
 
 Tensor ndarray(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options,
                const std::source_location& where) {
+  current_core().count_call("ndarray", where);
   try {
     return allocate(std::move(shape), dtype, std::move(options));
   } catch (const KernelError& error) {

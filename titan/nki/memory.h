@@ -70,6 +70,10 @@ class ChipMemory {
   int64_t peak_bytes() const { return peak_; }
   /// Expires with the memory: what outlives it neither reads nor releases.
   std::weak_ptr<const void> alive() const { return alive_; }
+  /// Whether `alive` came from this memory, and from no earlier one at its address.
+  bool is_meant_by(const std::weak_ptr<const void>& alive) const {
+    return !alive_.owner_before(alive) && !alive.owner_before(alive_);
+  }
 
  private:
   struct Range {

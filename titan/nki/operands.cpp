@@ -10,6 +10,7 @@ template <class Attribute, class Visit>
 void for_each_scalar(Attribute& attribute, const Visit& visit) {
   if constexpr (requires { attribute.operand0; }) visit(attribute.operand0);
   if constexpr (requires { attribute.operand1; }) visit(attribute.operand1);
+  if constexpr (requires { attribute.reduce_init; }) visit(attribute.reduce_init);
   if constexpr (requires { attribute.bias; }) visit(attribute.bias);
   if constexpr (requires { attribute.scale; }) visit(attribute.scale);
   if constexpr (requires { attribute.bound0; }) visit(attribute.bound0);

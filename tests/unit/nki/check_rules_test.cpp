@@ -160,7 +160,7 @@ const std::vector<WrongKernel>& wrong_elementwise() {
          nisa::activation_reduce(full({8, 4}), Operation::exp, full({8, 4}), Operation::maximum,
                                  full({8, 1}));
        }},
-      {"no result", "activation.operand-missing", "activation",
+      {"no result", "activation_reduce.operand-missing", "activation",
        [] { nisa::activation_reduce(full({8, 4}), Operation::exp, full({8, 4}), add, {}); }},
       {"GpSimdE", "reciprocal.engine", "reciprocal",
        [] { nisa::reciprocal(full({8, 4}), full({8, 4}), {.engine = Engine::gpsimd}); }},

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -63,6 +64,13 @@ class Install(unittest.TestCase):
         done = self.titan("config", "--module", "mine", "--config", "small", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout)["training"]["steps"], 7)
+
+    def test_an_example_s_kernels_compile_against_the_copy(self):
+        shutil.copy(Path(SOURCE) / "examples" / "my_neuron_kernels.cpp", self.empty)
+        done = self.titan("config", "--module", "qwen3", "--config", "qwen3_demo", "--override.imports", "my_neuron_kernels")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("model_spec.model.layers.0.attention.rope CosSinRoPEConfig -> NKIRoPE.Config",
+                      done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

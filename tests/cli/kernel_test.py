@@ -16,6 +16,52 @@ SOURCE = Path(os.environ["TITAN_SOURCE_DIR"])
 MUTANTS = SOURCE / "tests" / "cli" / "kernel_mutants"
 MODEL = ["--module", "qwen3", "--config", "qwen3_demo"]
 
+# Its kernel leaves all rows but two unwritten.
+HOLES = """#include <titan/kernels.h>
+#include <ATen/TensorOperators.h>
+using namespace titan;
+namespace nl = nki::language;
+namespace nisa = nki::isa;
+static nki::Tensor two_rows(nki::Tensor x) {
+  const auto y = nl::ndarray(x.shape(), x.dtype(), nl::shared_hbm), tile = nl::ndarray({2, x.size(1)}, x.dtype());
+  nisa::dma_copy(tile, x(nki::ds(0, 2)));
+  nisa::dma_copy(y(nki::ds(0, 2)), tile);
+  return y;
+}
+const auto wrapped = wrap_nki(two_rows);
+static at::Tensor rows(const at::Tensor& x) { return wrapped[1](x.contiguous()); }
+const auto forward = nki_op("holes::forward", rows, {.arguments = {"x"}});
+const auto integers = nki_op("holes::integers", [](const at::Tensor& x) { return rows(x.to(at::kInt)); },
+                             {.arguments = {"x"}});
+const auto copies = nki_op("holes::copies", [](const at::Tensor& x) { return rows(x).clone(); },
+                           {.arguments = {"x"}});
+"""
+
+# The gradients of its norm are half of what they should be.
+HALVED = """#include <titan/kernels.h>
+#include <ATen/TensorOperators.h>
+using namespace titan;
+class Halved : public RMSNorm {
+ public:
+  struct Config : RMSNormConfig {
+    void describe(Fields& f) { f.base<RMSNormConfig>(*this); }
+  };
+  explicit Halved(const Config& config) : RMSNorm(config) {}
+  at::Tensor forward(const at::Tensor& x) const override {
+    const at::Tensor y = RMSNorm::forward(x);
+    return y * 0.5 + y.detach() * 0.5;
+  }
+};
+template <>
+ModulePtr titan::build(const Halved::Config& config) {
+  return std::make_shared<Halved>(config);
+}
+Override halved() {
+  return override<RMSNormConfig>({.fqns = {"norm"}},
+                                 [](const RMSNormConfig& config) { return derive<Halved::Config>(config); });
+}
+"""
+
 
 def write_safetensors(path, tensors):
     """float32 tensors {name: (shape, numbers)}."""
@@ -162,6 +208,7 @@ class Kernel(unittest.TestCase):
                                 r"backward",
             "last_tile": r"fp32 batch 1 plain: query: \d+ of \d+ numbers are NaN or were never written",
             "wrong_gradient": r"fp32 batch 1 plain: grad query: off by",
+            "small_elements": r"bf16 batch 1 plain: query: off by \S+ where \S+ is allowed",
             "unsteady": r"257 tokens: neither computed nor refused by a ValueError: bad length",
         }
         self.assertEqual({file.stem for file in MUTANTS.glob("*.cpp")}, set(shown))
@@ -171,6 +218,30 @@ class Kernel(unittest.TestCase):
             with self.subTest(name):
                 self.assertRegex(runs[name].stdout.splitlines()[-1], "^mutant: FAILED, first shown by " + what)
         self.assertIn("determinism              FAILED: query differs between two runs", runs["unsteady"].stdout)
+
+    def test_a_wrong_gradient_is_told_apart_from_the_quotient_of_differences(self):
+        (self.root / "halved.cpp").write_text(HALVED)
+        run = self.check("halved", "--seq_len", "16", code=1)
+        self.assertRegex(run.stdout, r"(?m)^  difference quotients     FAILED: gradient of (x|weight) at \[\d+(, \d+)*\]: "
+                         r"the backward gives \S+, differences give \S+ \(allowed difference \S+\)$")
+
+    def test_a_kernel_for_attention_passes(self):
+        shutil.copy(SOURCE / "examples" / "nki_attention.cpp", self.root)
+        run = self.check("nki_attention", "--seq_len", "128")
+        self.assertIn(", Attention in 4 place(s)", run.stdout)
+        self.assertIn("129 tokens               refused: attention: the sequence length", run.stdout)
+        self.assertIn("nki_attention: passed\n", run.stdout)
+
+    def test_the_imports_of_check_and_run_have_both_names_and_the_device_is_told(self):
+        shutil.copy(SOURCE / "examples" / "nki_rms_norm.cpp", self.root)
+        run = self.run_titan("check", "--imports", "nki_rms_norm", *MODEL, "--seq_len", "16", "--device", "neuron")
+        self.assertTrue(run.stdout.startswith("checked on cpu, not on neuron: "), run.stdout)
+        self.assertNotIn("checked on cpu", self.check("nki_rms_norm", "--seq_len", "16").stdout)
+        run = self.run_titan("run", "my_kernels::rms_norm_fwd", "--override.imports=nki_rms_norm", "--shape", "x=4,8",
+                             "--shape", "weight=8", "--value", "eps=1e-6")
+        self.assertIn("output0 [4, 8] Float", run.stdout)
+        run = self.run_titan("check", "--imports", "a", "--override.imports", "b", *MODEL, code=2)
+        self.assertIn("--override.imports and --imports are the same here: give one", run.stderr)
 
     def test_a_kernel_within_the_tolerance_passes_but_not_strictly(self):
         shutil.copy(SOURCE / "examples" / "nki_rms_norm.cpp", self.root)
@@ -231,9 +302,12 @@ class Kernel(unittest.TestCase):
         self.assertIn("rope_hf", listed)
         for kernel in listed:
             outputs = [self.run_titan("run", kernel, "--lnc", lnc).stdout for lnc in "12"]
-            names = [re.findall(r"(?m)^(\w+ \[.*?\] \w+), sum", output) for output in outputs]
-            self.assertTrue(names[0])
-            self.assertEqual(names[0], names[1])
+            rows = [re.findall(r"(?m)^(\w+ \[.*?\] \w+), sum (\S+), sha256 \w+$", output) for output in outputs]
+            self.assertTrue(rows[0])
+            self.assertEqual([name for name, _ in rows[0]], [name for name, _ in rows[1]])
+            for (name, one), (_, two) in zip(*rows):
+                # Sums over rows may be added in another order; sums of gradients cancel out.
+                self.assertAlmostEqual(float(one), float(two), delta=2e-4 + 1e-5 * abs(float(one)), msg=f"{kernel} {name}")
 
     def test_an_operator_of_a_module_runs_by_its_name(self):
         words = ["my_kernels::rope_fwd", "--imports", "my_neuron_kernels", "--shape", "query=1,256,4,64",
@@ -241,6 +315,9 @@ class Kernel(unittest.TestCase):
         run = self.run_titan("run", *words)
         self.assertIn("output0 [1, 256, 4, 64] Float", run.stdout)
         self.assertEqual(run.stdout, self.run_titan("run", *words, "--lnc", "1").stdout)
+        cores = [re.findall(r"(?m)^core \d", self.run_titan("trace", *words, "--lnc", lnc, "--trace", "t.json").stdout)
+                 for lnc in "12"]
+        self.assertEqual(cores, [["core 0"], ["core 0", "core 1"]])
         self.assertNotEqual(run.stdout, self.run_titan("run", *words, "--seed", "1").stdout)
 
     def test_a_trace_is_a_timeline_and_a_table_of_engines(self):
@@ -251,6 +328,25 @@ class Kernel(unittest.TestCase):
         self.assertRegex(run.stdout, r"core 1: .*\n  engine .*\n  vector ")
         names = {event["name"] for event in json.loads((self.root / "rope.json").read_text())["traceEvents"]}
         self.assertIn("tensor_tensor", " ".join(names))
+
+    def test_elements_that_no_instruction_writes_are_counted(self):
+        (self.root / "holes.cpp").write_text(HOLES)
+        for op, dtype, told in (("forward", "Float", "were never written"), ("integers", "Int", "were never written"),
+                                ("copies", "Float", "are NaN, or were never written")):
+            run = self.run_titan("run", f"holes::{op}", "--imports", "holes", "--shape", "x=3,5")
+            told = f"5 of 15 elements {told}, the first at [2, 0]"
+            self.assertRegex(run.stdout, rf"(?m)^output0 \[3, 5\] {dtype}, sum \S+, sha256 \w+, {re.escape(told)}$")
+            self.assertIn(f"WARNING - output0: {told}\n", run.stderr)
+        whole = self.run_titan("run", "holes::forward", "--imports", "holes", "--shape", "x=2,5")
+        self.assertRegex(whole.stdout, r"sha256 \w+\n$")
+        self.assertNotIn("WARNING", whole.stderr)
+        # Operators of the module are what a wrong name is compared with.
+        for name in ("holes::forwrd", "holes.forward"):
+            wrong = self.run_titan("run", name, "--imports", "holes", code=2).stderr
+            self.assertIn("did you mean holes::forward? ", wrong)
+            self.assertIn("holes::copies, holes::forward, holes::integers", wrong)
+        self.assertTrue(self.run_titan("run", "holes::forward", "--imports", "holes", "--help").stdout.startswith(
+            "holes::forward takes\n  x of --shape x=... or --inputs\n\n"))
 
     def test_device_print_works_in_both(self):
         (self.root / "printing.cpp").write_text(
@@ -274,11 +370,22 @@ class Kernel(unittest.TestCase):
         self.assertIn("--value factor=two: printing::twice takes float there", wrong.stderr)
 
     def test_wrong_names_and_shapes_say_what_there_is(self):
-        self.assertIn("no kernel 'rope' in nkilib", self.run_titan("run", "rope", code=2).stderr)
+        self.assertIn("no kernel 'rope'. Of nkilib there are rope_hf, ", self.run_titan("run", "rope", code=2).stderr)
         self.assertIn("no operator 'a::b' is registered", self.run_titan("run", "a::b", code=2).stderr)
         self.assertIn("--shape names y, which rmsnorm does not take",
                       self.run_titan("run", "rmsnorm", "--shape", "y=1", code=2).stderr)
-        self.assertIn("sizes are numbers", self.run_titan("run", "rmsnorm", "--shape", "x=1,b", code=2).stderr)
+        for shape in ("x=1,b", "x=3,0"):
+            self.assertIn("sizes are numbers of 1 and more",
+                          self.run_titan("run", "rmsnorm", "--shape", shape, code=2).stderr)
+        write_safetensors(self.root / "given.safetensors", {"x": ([2, 4], range(8))})
+        self.assertIn("--shape x=3,4: --inputs given.safetensors has x, of [2, 4]; give one of the two",
+                      self.run_titan("run", "rmsnorm", "--inputs", "given.safetensors", "--shape", "x=3,4", code=2).stderr)
+        self.assertIn("--dtype bf16: did you mean bfloat16?",
+                      self.run_titan("run", "rmsnorm", "--dtype", "bf16", code=2).stderr)
+        self.assertIn("no kernel 'rmsnrm'; did you mean rmsnorm? Of nkilib there are rope_hf, ",
+                      self.run_titan("run", "rmsnrm", code=2).stderr)
+        self.assertIn("cross_entropy takes\n  logits [128, 1000], or as --shape and --inputs say\n  targets [128], ",
+                      self.run_titan("run", "cross_entropy", "--help").stdout)
         self.assertIn("--lnc must be 1 or 2, got 3", self.run_titan("run", "rmsnorm", "--lnc", "3", code=2).stderr)
         self.assertIn("trace", self.run_titan("trace", "rmsnorm", code=2).stderr)
         self.assertIn("rmsnorm takes x [rows, features]",

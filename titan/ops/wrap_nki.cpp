@@ -148,12 +148,20 @@ at::Tensor view_of_given(const at::Tensor& given, const nki::Tensor& result) {
   return at::as_strided(given, layout.sizes, layout.strides, given.storage_offset() + result.offset());
 }
 
+using AllocationOwner = std::shared_ptr<nki::Allocation>;
+
+/// Also the mark by which kernel_memory() knows such a tensor.
+void release_allocation(void* owner) { delete static_cast<AllocationOwner*>(owner); }
+
 /// HBM of the kernel's own, without a copy.
 at::Tensor cpu_tensor(const nki::Tensor& result, at::ScalarType dtype) {
   const TorchLayout layout = layout_of(result);
   std::byte* data = result.allocation()->data + result.offset() * nki::itemsize(result.dtype());
-  return at::from_blob(
-      data, layout.sizes, layout.strides, [owner = result.allocation()](void*) {}, at::TensorOptions(dtype));
+  return at::for_blob(data, layout.sizes)
+      .strides(layout.strides)
+      .context(std::make_unique<AllocationOwner>(result.allocation()).release(), release_allocation)
+      .options(at::TensorOptions(dtype))
+      .make_tensor();
 }
 
 }  // namespace
@@ -186,6 +194,12 @@ at::Tensor torch_tensor(const nki::Tensor& result, at::Device device) {
   at::Tensor there = at::empty(whole.sizes(), options);
   if (whole.numel() > 0) std::memcpy(there.data_ptr(), whole.const_data_ptr(), whole.nbytes());
   return there;
+}
+
+std::shared_ptr<const nki::Allocation> kernel_memory(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_cpu() || !tensor.has_storage()) return nullptr;
+  const auto* owner = tensor.storage().data_ptr().cast_context<AllocationOwner>(release_allocation);
+  return owner == nullptr ? nullptr : *owner;
 }
 
 std::string get_logical_neuron_cores() {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -27,6 +28,10 @@ nki::Tensor nki_tensor(const at::Tensor& tensor);
 /// What a kernel has returned as a torch tensor: one that was given to it is that very tensor, a view of it a
 /// view, and HBM of the kernel's own a new tensor on `device`.
 at::Tensor torch_tensor(const nki::Tensor& result, at::Device device);
+
+/// The HBM of a kernel's own that a tensor on `cpu` lies in, as torch_tensor() has returned it, or a view of
+/// that: it knows which bytes were written. Null for other tensors, copies too.
+std::shared_ptr<const nki::Allocation> kernel_memory(const at::Tensor& tensor);
 
 /// "1" or "2": the physical NeuronCores of a logical one, by NEURON_LOGICAL_NC_CONFIG, 2 when unset. Never
 /// throws, so that a module may ask for it at namespace scope: another value of the variable gives "2" and is

@@ -1,7 +1,6 @@
 #include "titan/train/kernel_check.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -22,6 +21,7 @@
 #include "titan/nki/error.h"
 #include "titan/ops/autograd.h"
 #include "titan/ops/gradcheck.h"
+#include "titan/train/filled_empty.h"
 
 namespace titan {
 namespace {
@@ -46,22 +46,6 @@ struct CheckSet {
                   : has_documents  ? " documents"
                                    : " plain");
   }
-};
-
-/// at::empty gives NaN (integers: the largest) while it lives, so that what a kernel forgets to write shows.
-class FilledEmpty {
- public:
-  FilledEmpty()
-      : was_on_(at::globalContext().deterministicAlgorithms()),
-        warned_(at::globalContext().deterministicAlgorithmsWarnOnly()) {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  }
-  FilledEmpty(const FilledEmpty&) = delete;
-  FilledEmpty& operator=(const FilledEmpty&) = delete;
-  ~FilledEmpty() { at::globalContext().setDeterministicAlgorithms(was_on_, warned_); }
-
- private:
-  bool was_on_, warned_;
 };
 
 /// Position 0 again at one place or two of each row, at others in each.
@@ -99,6 +83,7 @@ CheckArguments draw(const CheckKind& kind, const CheckSet& set) {
 struct CheckedValue {
   std::string name;
   Tensor tensor;
+  Tensor rotated = {};  ///< what the value is a rotation of, where it is one
 };
 
 std::vector<CheckedValue> weights_of(const Module& module) {
@@ -164,13 +149,19 @@ CheckRun guarded(const std::function<std::vector<CheckedValue>()>& work) {
   return run;
 }
 
-/// Sum of results times fixed numbers that bfloat16 has.
-Tensor weighted_sum(const std::vector<Tensor>& results) {
+/// The gradients that results get: fixed numbers that bfloat16 has.
+std::vector<Tensor> result_gradients(const std::vector<Tensor>& results) {
   auto generator = at::detail::createCPUGenerator(kCheckSeed + 2);
+  std::vector<Tensor> gradients;
+  for (const Tensor& result : results)
+    gradients.push_back(at::randn(result.sizes(), generator).to(at::kBFloat16).to(at::kFloat));
+  return gradients;
+}
+
+Tensor weighted_sum(const std::vector<Tensor>& results, const std::vector<Tensor>& weights) {
   Tensor sum;
-  for (const Tensor& result : results) {
-    const Tensor weights = at::randn(result.sizes(), generator).to(at::kBFloat16).to(at::kFloat);
-    const Tensor part = (result.to(at::kFloat) * weights).sum();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Tensor part = (results[i].to(at::kFloat) * weights[i]).sum();
     sum = sum.defined() ? sum + part : part;
   }
   return sum;
@@ -189,13 +180,27 @@ CheckRun run_module(const CheckKind& kind, const Module& module, const CheckArgu
     for (const CheckedValue& leaf : leaves) leaf.tensor.mutable_grad() = Tensor();
 
     const std::vector<Tensor> results = kind.call(module, given);
+    const std::vector<Tensor> gradients = result_gradients(results);
     std::vector<CheckedValue> values;
-    for (size_t i = 0; i < results.size(); ++i) values.push_back({kind.outputs[i], results[i].detach()});
-    const Tensor sum = weighted_sum(results);
+    for (size_t i = 0; i < results.size(); ++i) {
+      values.push_back(
+          {kind.outputs[i], results[i].detach(), kind.is_rotation ? drawn.tensors[i] : Tensor()});
+    }
+    const Tensor sum = weighted_sum(results, gradients);
     if (sum.requires_grad()) backward(sum);
-    for (const CheckedValue& leaf : leaves) values.push_back({"grad " + leaf.name, leaf.tensor.grad()});
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      const bool is_rotation = kind.is_rotation && i < gradients.size();
+      values.push_back(
+          {"grad " + leaves[i].name, leaves[i].tensor.grad(), is_rotation ? gradients[i] : Tensor()});
+    }
     return values;
   });
+}
+
+/// |x| + |rotate_half(x)| of each element: what the roundings of a rotation of x are parts of.
+Tensor rotation_scale(const Tensor& x) {
+  const Tensor size = x.to(at::kDouble).abs();
+  return size + size.roll(size.size(-1) / 2, -1);
 }
 
 double largest(const Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.abs().max().item<double>(); }
@@ -272,16 +277,28 @@ class CheckTable {
     const int64_t unwritten = a.isnan().sum().item<int64_t>();
     const double difference = largest(a - b), scale = largest(b);
     const double part = dtype != at::kFloat ? kBfloat16Tolerance : options_.is_strict ? 0 : kFloat32Tolerance;
-    const double allowed = part * scale;
-    const bool fits = difference <= allowed;  // not for NaN
     has_unwritten_ = has_unwritten_ || unwritten > 0;
-    const std::string nans = format("{} of {} numbers are NaN or were never written", unwritten, a.numel());
-    row(set, value.name, number(difference), number(scale), number(allowed),
-        fits             ? "ok"
-        : unwritten == 0 ? "FAILED"
-                         : "FAILED: " + nans);
-    if (!fits)
-      refuse(set, format("{}: {}", value.name, unwritten > 0 ? nans : "off by " + number(difference)));
+    const bool by_element = dtype != at::kFloat && reference.rotated.defined();
+    const Tensor bounds = by_element ? rotation_scale(reference.rotated) * part : Tensor();
+    const bool fits = by_element ? ((a - b).abs() <= bounds).all().item<bool>()
+                                 : difference <= part * scale;  // not for NaN
+    const std::string wrong =
+        unwritten > 0 ? format("{} of {} numbers are NaN or were never written", unwritten, a.numel())
+        : by_element  ? beyond(a - b, bounds)
+                      : "off by " + number(difference);
+    row(set, value.name, number(difference), number(scale), by_element ? "by element" : number(part * scale),
+        fits                          ? "ok"
+        : unwritten > 0 || by_element ? "FAILED: " + wrong
+                                      : "FAILED");
+    if (!fits) refuse(set, format("{}: {}", value.name, wrong));
+  }
+
+  /// The element that is furthest beyond its bound.
+  static std::string beyond(const Tensor& difference, const Tensor& bounds) {
+    const Tensor off = difference.abs().flatten(), allowed = bounds.flatten();
+    const int64_t worst = (off - allowed).argmax().item<int64_t>();
+    return format("off by {} where {} is allowed", number(off[worst].item<double>()),
+                  number(allowed[worst].item<double>()));
   }
 
   KernelCheckOptions options_;
@@ -367,12 +384,18 @@ void check_differences(CheckTable& table, const CheckKind& kind, const ModulePai
     return {};
   });
   if (!run.error.empty()) return table.fail(name, run.error);
-  const std::string worst = result.input < 0 ? "" : names[static_cast<size_t>(result.input)];
-  std::array<char, 96> text{};
+  const std::string worst = result.input < 0 ? "nothing" : names[static_cast<size_t>(result.input)];
+  std::array<char, 160> text{};
+  if (!result.passed) {
+    std::snprintf(text.data(), text.size(),
+                  "the backward gives %.3g, differences give %.3g (allowed difference %.3g)",
+                  result.analytical, result.numerical, result.allowed);
+    return table.fail(
+        name, format("gradient of {} at [{}]: {}", worst, c10::Join(", ", result.element), text.data()));
+  }
   std::snprintf(text.data(), text.size(),
                 "worst gradient off by %.3g of %.3g, allowed %.3g: ", result.max_difference, result.numerical,
                 result.allowed);
-  if (!result.passed) return table.fail(name, format("gradient of {}: {}", worst, text.data()));
   table.note(name, format("{}{}", text.data(), worst));
 }
 

@@ -10,7 +10,8 @@ namespace titan {
 
 /// A difference may be this part of the reference's largest number: some roundings of sums in another order.
 inline constexpr double kFloat32Tolerance = 2e-5;
-/// Two roundings to bfloat16 (2^-8 each) of both terms of a rotation.
+/// In bfloat16; of a rotation of x, whose terms are rounded one by one, this part of |x| + |rotate_half(x)|
+/// of each element.
 inline constexpr double kBfloat16Tolerance = 0x1p-6;
 
 struct KernelCheckOptions {

@@ -73,7 +73,8 @@ CheckKind rope_kind(const RoPEConfig& config, const Replacement& where) {
           },
           [](const Module& a, const Module& b) {
             return module_of_kind<RoPE>(a).cache_form() == module_of_kind<RoPE>(b).cache_form();
-          }};
+          },
+          /*is_rotation=*/true};
 }
 
 CheckKind norm_kind(const RMSNormConfig& config, const Replacement& where) {

@@ -52,6 +52,8 @@ struct CheckKind {
   std::function<std::vector<at::Tensor>(const Module&, const CheckArguments&)> call;
   /// Whether both take one form of rotary cache; none: they take no cache.
   std::function<bool(const Module&, const Module&)> shares_cache = {};
+  /// Each result is a rotation, as rotary positions do it, of the input of its number.
+  bool is_rotation = false;
 };
 
 /// The kind of the module that is replaced. ConfigError naming those there are, when it is none of them.

@@ -9,6 +9,7 @@
 #include "titan/base/log.h"
 #include "titan/config/cli.h"
 #include "titan/config/override_imports.h"
+#include "titan/ops/device.h"
 #include "titan/recipes/resolve.h"
 #include "titan/train/kernel_check.h"
 
@@ -46,6 +47,7 @@ void report_line(const std::string& line) {
 
 int check_command(std::vector<std::string> words) {
   KernelCheckOptions options;
+  rename_flag(words, "imports", "override.imports");
   options.is_strict = take_flag(words, "strict");
   options.seq_len = taken_length(words, 0);
   const ResolvedConfig resolved = resolve_config(words);
@@ -57,6 +59,10 @@ int check_command(std::vector<std::string> words) {
   }
   const auto claims = claim_nodes(resolved.before_overrides.node(), overrides);
   if (claims.empty()) throw ValueError("no override replaces anything: there is nothing to check");
+  if (resolved.config->device.value_or(named_provider() ? DeviceKind::neuron : DeviceKind::cpu) !=
+      DeviceKind::cpu) {
+    report_line("checked on cpu, not on neuron: a kernel runs in the same simulator on both");
+  }
   bool passed = true;
   for (const Replacement& replacement :
        distinct_replacements(resolved.before_overrides.node(), resolved.config.node(), claims)) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "titan/base/error.h"
+#include "titan/base/hints.h"
 #include "titan/nkilib/attention/attention.h"
 #include "titan/nkilib/cross_entropy/cross_entropy.h"
 #include "titan/nkilib/rmsnorm/rmsnorm.h"
@@ -186,10 +187,21 @@ const std::vector<RunnableKernel>& library_kernels() {
   return kernels;
 }
 
-RunnableKernel operator_kernel(const std::string& name, const std::map<std::string, std::string>& values) {
+std::set<std::string> operator_names() {
+  std::set<std::string> names;
+  for (const c10::OperatorName& op : c10::Dispatcher::singleton().getAllOpNames()) names.insert(op.name);
+  return names;
+}
+
+RunnableKernel operator_kernel(const std::string& name, const std::map<std::string, std::string>& values,
+                               const std::vector<std::string>& known) {
   const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
-  if (!op) {
+  if (!op && known.empty()) {
     throw ConfigError("no operator '{}' is registered: --imports M names the module that has it", name);
+  }
+  if (!op) {
+    throw ConfigError("no operator '{}' is registered{}", name,
+                      did_you_mean_of(name, known, "the modules of --imports have"));
   }
   RunnableKernel kernel{name, {}, {}};
   std::vector<std::string> other_names;
@@ -199,6 +211,7 @@ RunnableKernel operator_kernel(const std::string& name, const std::map<std::stri
     }
     if (!is_tensor(argument)) {
       other_names.push_back(argument.name());
+      kernel.values.push_back(format("{} {}", argument.type()->str(), argument.name()));
       continue;
     }
     const bool is_optional = argument.type()->kind() == c10::TypeKind::OptionalType;

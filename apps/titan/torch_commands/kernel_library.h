@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -40,13 +41,19 @@ struct RunnableKernel {
   std::string name;
   std::vector<RunnableInput> inputs;
   std::function<std::vector<NamedTensor>(const TensorsByName& inputs, int64_t lnc)> call;
+  std::vector<std::string> values = {};  ///< arguments that are no tensors: "float eps"
 };
 
 /// Those of titan/nkilib.
 const std::vector<RunnableKernel>& library_kernels();
 
+/// The operators in torch's dispatcher, `ns::name`.
+std::set<std::string> operator_names();
+
 /// The operator `ns::name` in torch's dispatcher, that a module has registered; `values` are its arguments
-/// that are no tensors, by name. ConfigError when there is none, or for a value that is missing or wrong.
-RunnableKernel operator_kernel(const std::string& name, const std::map<std::string, std::string>& values);
+/// that are no tensors, by name. ConfigError when there is none, with the nearest of `known`, those of the
+/// modules that were loaded, or for a value that is missing or wrong.
+RunnableKernel operator_kernel(const std::string& name, const std::map<std::string, std::string>& values,
+                               const std::vector<std::string>& known);
 
 }  // namespace titan

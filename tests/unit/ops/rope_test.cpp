@@ -51,7 +51,7 @@ TEST_CASE("the cache holds cos and sin of position times inverse frequency") {
 }
 
 TEST_CASE("rope agrees with the rotate-half formula, bit for bit in float32") {
-  for (const int64_t dim : {2, 18, 32, 64}) {
+  for (const int64_t dim : {2, 18, 32, 64, 128}) {
     const auto cache = rope_cache(positions(), rope_inverse_frequencies(dim, 1e6).to(tests::test_device()));
     const auto ours = [&](const std::vector<Tensor>& in) {
       return joined(rope_cos_sin(in[0], in[1], cache));

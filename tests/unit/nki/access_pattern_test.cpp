@@ -40,6 +40,9 @@ TEST_CASE("a pattern steps over the whole allocation, whatever view it is asked 
   CHECK(x(1).ap({.pattern = {{1, 6}}, .offset = 12}).offset() == 18);
   CHECK(x.ap({.pattern = {{-1, 6}}, .offset = 5}).dims()[0] == Dim{6, -1});
   CHECK(x.ap({.pattern = {{0, 128}, {1, 24}}}).numel() == 128 * 24);
+  // Up to the last element; a pair of count 1 steps nowhere, whatever its stride.
+  CHECK(hbm_tokens({25}).ap({.pattern = {{12, 3}}}).dims()[0] == Dim{3, 12});
+  CHECK(x.ap({.pattern = {{24, 1}, {1000, 1}, {1, 24}}}).numel() == 24);
 }
 
 TEST_CASE("patterns in HBM stay within the tensor") {
@@ -90,6 +93,10 @@ TEST_CASE("on chip the first pair is the partitions, and an offset holds a parti
   CHECK(broken_rule([&] { t.ap({.pattern = {{24, 8}, {1, 25}}}); }) == "ap.bounds");
   CHECK(broken_rule([&] { t.ap({.pattern = {{24, 7}, {1, 6}}, .offset = 20}); }) == "ap.bounds");
   CHECK(broken_rule([&] { t.ap({.pattern = {{24, 7}, {1, 6}}, .offset = -1}); }) == "ap.bounds");
+  CHECK(broken_rule([&] { t(3, 1).ap({.pattern = {{24, 1}, {1, 6}}, .offset = -1}); }) == "ap.bounds");
+  const Tensor column = chip.tile({8, 1});
+  CHECK(broken_rule([&] { column(3).ap({.pattern = {{1, 1}, {1, 1}}, .offset = INT64_MAX}); }) ==
+        "ap.bounds");
   CHECK(broken_rule([&] { t.ap({.pattern = {{24, 8}}}); }) == "ap.rank");
 }
 
@@ -108,6 +115,19 @@ TEST_CASE("a pattern in another dtype counts in its elements") {
         "tensor.view-dtype");
 }
 
+TEST_CASE("a pattern in another dtype begins where one of its elements can") {
+  PatternChip chip;
+  const Tensor odd = chip_tensor(chip.memory, "odd", {4, 8}, Dtype::bfloat16, ChipAddress{0, 2}, false);
+  const AccessPattern floats{.pattern = {{4, 4}, {1, 1}}, .dtype = Dtype::float32};
+  CHECK(broken_rule([&] { odd.ap(floats); }) == "tensor.view-dtype");
+  // At a multiple of 4 bytes, but not as many float32 from the tensor's begin.
+  CHECK(broken_rule([&] { odd(all, ds(1, 4)).ap(floats); }) == "tensor.view-dtype");
+  alignas(4) std::byte bytes[10] = {};
+  const Tensor host = host_tensor("h", {4}, Dtype::bfloat16, bytes + 2, nullptr);
+  CHECK(broken_rule([&] { host.ap({.pattern = {{1, 1}}, .dtype = Dtype::float32}); }) == "tensor.view-dtype");
+  CHECK(host.ap({.pattern = {{1, 8}}, .dtype = Dtype::uint8}).numel() == 8);
+}
+
 TEST_CASE("a vector offset multiplies by the rows of the tensor as reshaped, up to its last row") {
   PatternChip chip;
   const Tensor x = hbm_tokens({10, 2, 3});
@@ -123,6 +143,15 @@ TEST_CASE("a vector offset multiplies by the rows of the tensor as reshaped, up 
   // Two rows at once: the last index that stays inside is one earlier.
   CHECK(x.ap({.pattern = {{6, 4}, {1, 12}}, .vector_offset = rows}).indirection().limit == 9);
   CHECK(x.ap({.pattern = {{6, 4}, {1, 6}}, .offset = 12, .vector_offset = rows}).indirection().limit == 8);
+  // From the second row's first element on, the last index would name the element after the last.
+  CHECK(x.ap({.pattern = {{6, 4}, {1, 1}}, .offset = 6, .vector_offset = rows}).indirection().limit == 9);
+  // Rows of a view as another dtype have as many elements as it sees in them.
+  const Tensor halves = hbm_tokens({10, 2, 4}, Dtype::bfloat16).view(Dtype::float32);
+  CHECK(halves.ap({.pattern = {{4, 4}, {1, 4}}, .vector_offset = rows}).indirection().stride == 4);
+  CHECK(broken_rule([&] {
+          hbm_tokens({10, 3}, Dtype::bfloat16)
+              .ap({.pattern = {{1, 4}, {1, 1}}, .vector_offset = rows, .dtype = Dtype::float32});
+        }) == "ap.indirect-dim");
 }
 
 TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
@@ -153,6 +182,12 @@ TEST_CASE("a scalar offset is added when rows are read, and is bounded") {
   const Tensor bytes =
       t.ap({.pattern = {{60, 2}, {1, 12}}, .scalar_offset = two, .indirect_dim = 1, .dtype = Dtype::uint8});
   CHECK(bytes.indirection().stride == 12);
+  // A view with such an offset is seen in dtypes of its size only, and is not contiguous.
+  CHECK(from_register.view(Dtype::int32).dtype() == Dtype::int32);
+  CHECK(broken_rule([&] { from_register.view(Dtype::uint8); }) == "tensor.view-dtype");
+  CHECK_FALSE(from_register.is_contiguous());
+  index.set(1);
+  CHECK(resolved(from_register).is_contiguous());
 }
 
 TEST_CASE("run-time offsets are int32 in SBUF of the right size, one a view") {
@@ -175,6 +210,35 @@ TEST_CASE("run-time offsets are int32 in SBUF of the right size, one a view") {
   CHECK(broken_rule([&] { t.ap({.pattern = rows, .vector_offset = four}); }) == "ap.vector-offset-hbm");
   const Tensor gathered = x.ap({.pattern = rows, .vector_offset = four});
   CHECK(broken_rule([&] { gathered.ap({.pattern = rows}); }) == "ap.one-indirection");
-  CHECK(broken_rule([&] { gathered(0); }) == "ap.view-of-vector-offset");
-  CHECK(broken_rule([&] { gathered.reshape({24}); }) == "ap.view-of-vector-offset");
+  const Tensor single = x.ap({.pattern = {{6, 1}, {1, 6}}, .vector_offset = one});
+  for (const auto& view :
+       {+[](const Tensor& v) { return v(0); }, +[](const Tensor& v) { return v.reshape({6}); },
+        +[](const Tensor& v) { return v.permute({1, 0}); },
+        +[](const Tensor& v) { return v.broadcast(0, 2); }, +[](const Tensor& v) { return v.expand_dim(0); },
+        +[](const Tensor& v) { return v.squeeze_dim(0); },
+        +[](const Tensor& v) { return v.view(Dtype::int32); }}) {
+    CHECK(broken_rule([&] { view(single); }) == "ap.view-of-vector-offset");
+  }
+}
+
+TEST_CASE("what holds run-time offsets has one number a partition, lies in SBUF and has its own place") {
+  PatternChip chip;
+  ChipMemory banks(Buffer::psum, 16384);
+  const Tensor x = hbm_tokens({10, 6});
+  const Register index(0);
+  const Tensor wide = chip.tile({4, 2}, Dtype::int32), flat = chip.tile({1, 4}, Dtype::int32),
+               bank = chip_tensor(banks, "b", {4, 1}, Dtype::int32, {}, false), nothing,
+               moved = chip.tile({4, 2}, Dtype::int32)
+                           .ap({.pattern = {{2, 4}, {1, 1}}, .scalar_offset = index, .indirect_dim = 1});
+  for (const Tensor& offsets : {wide, flat, bank, nothing, moved}) {
+    CAPTURE(offsets.describe());
+    CHECK(broken_rule([&] { x.ap({.pattern = {{6, 4}, {1, 6}}, .vector_offset = offsets}); }) ==
+          "ap.offset-tensor");
+  }
+  const Tensor four = chip.offsets(4);
+  const std::vector<std::pair<int64_t, int64_t>> rows = {{6, 4}, {1, 6}};
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = index, .vector_offset = four}); }) ==
+        "ap.one-indirection");
+  CHECK(broken_rule([&] { x.ap({.pattern = rows, .scalar_offset = index, .indirect_dim = -1}); }) ==
+        "ap.indirect-dim");
 }

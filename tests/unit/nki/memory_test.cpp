@@ -25,6 +25,16 @@ Tensor place(ChipMemory& memory, std::vector<int64_t> shape, std::optional<ChipA
 
 int64_t byte_of(const Tensor& tensor) { return tensor.allocation()->byte_offset; }
 
+/// What is said when a tensor of so many float32 in each partition does not fit.
+std::string full_text(ChipMemory& memory, int64_t partitions, int64_t elements) {
+  try {
+    place(memory, {partitions, elements});
+  } catch (const KernelError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
 
 TEST_CASE("written bits agree with a list of flags, whatever runs are marked and cleared") {
@@ -99,6 +109,35 @@ TEST_CASE("partitions that do not meet share bytes of the partition") {
   CHECK(memory.peak_bytes() == 200);
 }
 
+TEST_CASE("tensors that share bytes are given back one by one, and kept clear of to their last byte") {
+  ChipMemory memory(Buffer::sbuf, 4096);
+  memory.claim(0, 32, 0, 512, "outer");
+  memory.claim(0, 32, 64, 64, "inner");
+  memory.claim(0, 32, 256, 64, "other");
+  CHECK(memory.peak_bytes() == 512);
+  CHECK(memory.reserve(0, 32, 128, 64, "beside") == 512);
+  CHECK(memory.peak_bytes() == 640);
+  memory.claim(0, 32, 640, 384, "filled");
+  memory.claim(0, 32, 1024, 100, "short");
+  memory.claim(0, 16, 1024, 200, "left");
+  memory.claim(16, 16, 1024, 200, "right");
+  memory.claim(0, 32, 1024, 200, "long");
+  memory.release(0, 32, 1024, 200);
+  memory.release(16, 16, 1024, 200);
+  CHECK(memory.reserve(0, 1, 4, 4, "after the left one") == 1224);
+  CHECK(memory.reserve(16, 1, 4, 4, "after the short one") == 1124);
+}
+
+TEST_CASE("the smallest tensors begin 4 bytes apart, and a tensor may end with its memory") {
+  ChipMemory memory(Buffer::sbuf, 4096);
+  const Tensor a = chip_tensor(memory, "a", {2, 1}, Dtype::uint8, {}, false),
+               b = chip_tensor(memory, "b", {2, 1}, Dtype::uint8, {}, false);
+  CHECK(byte_of(b) == 4);
+  CHECK(byte_of(place(memory, {4, 8}, ChipAddress{124, 4064})) == 4064);
+  CHECK(byte_of(place(memory, {128, 1008})) == 64);
+  CHECK(broken_rule([&] { place(memory, {128, 1009}); }) == "memory.sbuf-full");
+}
+
 TEST_CASE("the peak counts what was in use at once, and shared bytes once") {
   ChipMemory memory(Buffer::sbuf, 4096);
   {
@@ -129,6 +168,18 @@ TEST_CASE("a full memory names what is in use") {
   }
   ChipMemory psum(Buffer::psum, 16384);
   CHECK(broken_rule([&] { place(psum, {128, 4097}); }) == "memory.psum-full");
+  CHECK(full_text(psum, 8, 4097).find(": nothing is in use") != std::string::npos);
+}
+
+TEST_CASE("a full memory names the eight largest in the partitions that are asked for") {
+  ChipMemory memory(Buffer::sbuf, 4096);
+  memory.claim(64, 64, 0, 4000, "elsewhere");
+  for (int64_t i = 0; i < 10; ++i) memory.claim(0, 64, i * 100, 10 + i, "t" + std::to_string(i));
+  const std::string text = full_text(memory, 64, 1024);
+  CAPTURE(text);
+  CHECK(text.find("in use are t9 (19 bytes at 900), t8 (18 bytes at 800), t7") != std::string::npos);
+  CHECK(text.find("t2 (12 bytes at 200) and 2 more") != std::string::npos);
+  CHECK(text.find("elsewhere") == std::string::npos);
 }
 
 TEST_CASE("PSUM tensors stay in a bank, or begin at one") {
@@ -140,6 +191,10 @@ TEST_CASE("PSUM tensors stay in a bank, or begin at one") {
   const Tensor wide = place(memory, {128, 1024});
   CHECK(byte_of(wide) == 4096);
   CHECK(byte_of(place(memory, {128, 512})) == 8192);
+  // Two halves fill a bank.
+  const Tensor half = place(memory, {128, 256}), other_half = place(memory, {128, 256});
+  CHECK(byte_of(half) == 8192);
+  CHECK(byte_of(other_half) == 9216);
 }
 
 TEST_CASE("explicit addresses alias, are checked, and are kept clear of by other tensors") {
@@ -177,6 +232,9 @@ TEST_CASE("shapes that no memory has are refused") {
   };
   CHECK(broken_rule([&] { hbm({INT64_MAX, INT64_MAX}); }) == "ndarray.too-large");
   CHECK(broken_rule([&] { hbm({int64_t{1} << 33}); }) == "ndarray.too-large");
+  // 24 GiB, and one element more.
+  CHECK(broken_rule([&] { hbm({int64_t{6} << 30}); }).empty());
+  CHECK(broken_rule([&] { hbm({(int64_t{6} << 30) + 1}); }) == "ndarray.too-large");
 }
 
 TEST_CASE("HBM that the host cannot hold is refused before it is taken") {
@@ -219,6 +277,8 @@ TEST_CASE("HBM of a kernel is unwritten, the host's counts as written") {
   float first = 0;
   to_float(mine.allocation()->data, Dtype::bfloat16, &first, 1);
   CHECK(std::isnan(first));
+  to_float(mine.allocation()->data + 28, Dtype::bfloat16, &first, 1);
+  CHECK(std::isnan(first));
   auto owner = std::make_shared<std::vector<float>>(15, 2.0F);
   const std::weak_ptr<std::vector<float>> watch = owner;
   Tensor input = host_tensor("in", {3, 5}, Dtype::float32, owner->data(), owner);
@@ -230,6 +290,9 @@ TEST_CASE("HBM of a kernel is unwritten, the host's counts as written") {
   view = {};
   CHECK(watch.expired());
   CHECK(host_tensor("in", {3, 5}, Dtype::float32, nullptr, nullptr).allocation()->without_data);
+  // A number without dimensions has one.
+  CHECK(host_tensor("in", {}, Dtype::float32, nullptr, nullptr).shape() == std::vector<int64_t>{1});
+  CHECK(hbm_tensor("x", {}, Dtype::int16, Buffer::private_hbm, false).shape() == std::vector<int64_t>{1});
   CHECK(hbm_tensor("x", {3}, Dtype::float32, Buffer::shared_hbm, true).allocation()->data == nullptr);
 }
 

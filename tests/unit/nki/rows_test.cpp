@@ -102,6 +102,26 @@ TEST_CASE("a read of unwritten memory names the tensor, the partition and the el
   }
 }
 
+TEST_CASE("a read of unwritten memory is found behind what was written, and where a view goes backwards") {
+  RowChip chip;
+  const auto text_of = [](const Tensor& view) {
+    std::string text;
+    try {
+      read_row(view, 0);
+    } catch (const KernelError& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  const Tensor t = chip.tile({1, 4, 5}), backwards = chip.tile({1, 12});
+  Rows(t(all, ds(0, 2))).write(0, counting(10).data());
+  CHECK(text_of(t(all, all, ds(0, 3))).find("partition 0, element 6 of 12") != std::string::npos);
+  Rows(backwards(all, ds(4, 8))).write(0, counting(8).data());
+  CHECK(text_of(backwards.ap({.pattern = {{12, 1}, {-1, 4}}, .offset = 5})).find("element 2 of 4") !=
+        std::string::npos);
+  CHECK(text_of(backwards.ap({.pattern = {{12, 1}, {-1, 4}}, .offset = 7})).empty());
+}
+
 TEST_CASE("bits pass without conversion") {
   RowChip chip;
   const Tensor t = chip.tile({1, 4, 2}, Dtype::uint16);
@@ -152,6 +172,9 @@ TEST_CASE("for_each_run visits every element once, in order, in runs as long as 
   CHECK(visits(x(ds(1, 2), ds(0, 2))) == std::vector<Visit>{{15, 0, 10}, {30, 10, 10}});
   CHECK(visits(x(0, all, 4)) == std::vector<Visit>{{4, 0, 1}, {9, 1, 1}, {14, 2, 1}});
   CHECK(visits(x(3, 2, 4)) == std::vector<Visit>{{59, 0, 1}});
+  CHECK(visits(x.ap({.pattern = {{-1, 3}}, .offset = 7})) ==
+        std::vector<Visit>{{7, 0, 1}, {6, 1, 1}, {5, 2, 1}});
+  CHECK(visits(x.ap({.pattern = {{0, 2}}, .offset = 7})) == std::vector<Visit>{{7, 0, 1}, {7, 1, 1}});
 }
 
 TEST_CASE("for_each_run goes through a tile's partitions") {
@@ -167,4 +190,7 @@ TEST_CASE("for_each_run goes through a tile's partitions") {
   });
   CHECK(partitions == std::vector<int64_t>{1, 2});
   CHECK(firsts == std::vector<int64_t>{0, 3});
+  const Tensor placed = chip.tile({2, 4}, Dtype::float32, ChipAddress{32, 2048});
+  for_each_run(placed(1),
+               [&](std::byte* bytes, int64_t, int64_t) { CHECK(bytes == chip.memory.at(33, 2048)); });
 }

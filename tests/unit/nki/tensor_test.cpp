@@ -259,12 +259,19 @@ TEST_CASE("a reshape is a view or an error") {
   CHECK(broken_rule([&] { tile.reshape({2, 96}); }) == "tensor.reshape");
   CHECK(broken_rule([&] { tile.reshape({4, 47}); }) == "tensor.reshape");
   CHECK(broken_rule([&] { tile.reshape({4, -1}); }) == "tensor.reshape");
+  CHECK(broken_rule([&] { tile.reshape({4, -48, -1}); }) == "tensor.reshape");
   CHECK(broken_rule([&] { chip.tile({1, 6}).reshape({1}); }) == "tensor.reshape");
+  CHECK(broken_rule([&] { chip.tile({4, 1}).reshape({4}); }) == "tensor.reshape");
+  CHECK(hbm_of({1, 1}).reshape({}).shape() == Sizes{1});
+  // Where a dimension of size 1 would lie next has no say.
+  CHECK(chip.tile({4, 1, 8}).permute({0, 2, 1}).is_contiguous());
   CHECK(hbm_of({2, 6}).reshape({12}).shape() == Sizes{12});
   CHECK(hbm_of({2, 6})(all, ds(0, 1)).reshape({2}).dims()[0] == Dim{2, 6});
   CHECK(tile.flatten_dims(1, 2).shape() == Sizes{4, 48});
   CHECK(hbm_of({2, 3, 4}).flatten_dims(0, 1).shape() == Sizes{6, 4});
   CHECK(broken_rule([&] { tile.flatten_dims(0, 1); }) == "tensor.dimension");
+  CHECK(broken_rule([&] { tile.flatten_dims(2, 1); }) == "tensor.dimension");
+  CHECK(broken_rule([&] { tile.flatten_dims(1, 3); }) == "tensor.dimension");
 }
 
 TEST_CASE("permute, broadcast, expand and squeeze keep the partitions first") {
@@ -277,6 +284,7 @@ TEST_CASE("permute, broadcast, expand and squeeze keep the partitions first") {
   CHECK(tile.broadcast(1, 5).dims()[1] == Dim{5, 0});
   CHECK(broken_rule([&] { tile.broadcast(2, 16); }) == "tensor.broadcast");
   CHECK(broken_rule([&] { tile.broadcast(1, 0); }) == "tensor.broadcast");
+  CHECK(broken_rule([&] { tile.broadcast(1, INT64_MAX); }) == "tensor.broadcast");
   CHECK(broken_rule([&] { chip.tile({1, 8}).broadcast(0, 128); }) == "tensor.dimension");
   CHECK(hbm_of({1, 8}).broadcast(0, 128).shape() == Sizes{128, 8});
   CHECK(tile.expand_dim(3).shape() == Sizes{4, 1, 8, 1});
@@ -307,6 +315,15 @@ TEST_CASE("a view as another dtype sees the same bytes") {
         }) == "tensor.view-dtype");
   const Tensor odd = chip_tensor(chip.memory, "odd", {4, 8}, Dtype::bfloat16, ChipAddress{0, 2}, false);
   CHECK(broken_rule([&] { odd.view(Dtype::float32); }) == "tensor.view-dtype");
+  alignas(4) std::byte bytes[10] = {};
+  const Tensor host = host_tensor("h", {4}, Dtype::bfloat16, bytes + 2, nullptr);
+  CHECK(broken_rule([&] { host.view(Dtype::float32); }) == "tensor.view-dtype");
+  CHECK(host.view(Dtype::uint8).shape() == Sizes{8});
+  // Dimensions of size 1 step nowhere, whatever their stride.
+  const Tensor rows = chip.tile({4, 3, 3}, Dtype::bfloat16);
+  CHECK(rows(all, ds(0, 1), ds(0, 2)).view(Dtype::float32).shape() == Sizes{4, 1, 1});
+  const Tensor column = chip.tile({4, 1, 8}, Dtype::bfloat16).permute({0, 2, 1}).view(Dtype::uint8);
+  CHECK(column.dims() == std::vector<Dim>{{4, 1}, {8, 2}, {2, 1}});
 }
 
 TEST_CASE("a tensor describes itself") {

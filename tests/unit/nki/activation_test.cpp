@@ -104,6 +104,15 @@ TEST_CASE("activation scales before it adds the bias, each a number or one a par
   });
 }
 
+TEST_CASE("activation without a bias adds none: negative zeros stay") {
+  on_core([] {
+    const Tensor x = tile_of({1, 2}, {-0.0F, 0.0F}), out = tile({1, 2});
+    nisa::activation(out, Operation::copy, x);
+    CHECK(std::signbit(values(out)[0]));
+    CHECK_FALSE(std::signbit(values(out)[1]));
+  });
+}
+
 TEST_CASE("activation_reduce also sums what it writes, before its rounding") {
   on_core([] {
     const Tensor x = drawn(tile({70, 2, 9}), 5), out = tile({70, 2, 9}, Dtype::bfloat16);

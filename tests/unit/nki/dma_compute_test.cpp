@@ -31,6 +31,36 @@ TEST_CASE("dma_compute: sums sources of several dtypes in float32, also onto one
   const Tensor out = host({1, 1}, Dtype::bfloat16, {0});
   on_core([&] { nisa::dma_compute(out, {one, small, small}); });
   CHECK(numbers(out)[0] == 1.0078125F);
+  // Nothing is added to the first source: negative zeros stay.
+  const Tensor zero = host({1, 1}, Dtype::float32, {-0.0F}), zeros = host({1, 1}, Dtype::float32, {1});
+  on_core([&] { nisa::dma_compute(zeros, {zero, zero}); });
+  CHECK(numbers(zeros)[0] == 0);
+  CHECK(std::signbit(numbers(zeros)[0]));
+}
+
+TEST_CASE("dma_compute: operands begin where a register says when it runs") {
+  const Tensor in = host({4, 3}, Dtype::float32, counting(12)),
+               out = host({4, 3}, Dtype::float32, std::vector<float>(12));
+  on_core([&] {
+    const Register two(2), one(1);
+    const auto row = [](const Tensor& of, const Register& at) {
+      return of.ap({.pattern = {{3, 1}, {1, 3}}, .scalar_offset = at});
+    };
+    nisa::dma_compute(row(out, one), {row(in, two), row(in, one)});
+  });
+  CHECK(numbers(out) == std::vector<float>{0, 0, 0, 9, 11, 13, 0, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("dma_compute: operands of which each row has an index have as many rows") {
+  const Tensor out = host({5, 3}, Dtype::float32, counting(15)),
+               other = host({5, 2}, Dtype::float32, counting(10));
+  const Broken error = broken([&] {
+    const Tensor two = on_sbuf({2, 1}, Dtype::int32, {0, 1}),
+                 three = on_sbuf({3, 1}, Dtype::int32, {0, 1, 2});
+    nisa::dma_compute(rows_at(out, two), {rows_at(other, three)});
+  });
+  CHECK(error.rule == "dma.vector-offset");
+  CHECK(error.says("2 and 3 indexed rows"));
 }
 
 TEST_CASE("dma_compute: takes 16 sources") {

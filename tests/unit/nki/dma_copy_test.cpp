@@ -108,6 +108,38 @@ TEST_CASE("dma_copy: unwritten elements are refused by their place, written ones
   CHECK(numbers(out) == std::vector<float>{0, 0, 1, 0, 2, 0, 3, 0});
 }
 
+TEST_CASE("dma_copy: strided elements are unwritten though their neighbours were written") {
+  const Tensor out = host({1, 4}, Dtype::float32, std::vector<float>(4));
+  const Broken error = broken([&] {
+    Tensor tile = nl::ndarray({1, 8}, Dtype::float32);
+    nisa::memset(tile(all, ds(0, 4)), 1);
+    nisa::dma_copy(out, tile(all, Slice{0, 8, 2}));
+  });
+  CHECK(error.rule == "memory.unwritten");
+  CHECK(error.says("element [0, 2]"));
+}
+
+TEST_CASE("dma_copy: a tensor at an address is moved to and from its own partitions") {
+  const Tensor out = host({1, 8}, Dtype::float32, std::vector<float>(8));
+  on_core([&] {
+    const nl::Address address{32, 4096};
+    Tensor tile = nl::ndarray({4, 8}, Dtype::float32, {.address = address});
+    nisa::dma_copy(tile, host({4, 8}, Dtype::float32, counting(32)));
+    nisa::dma_copy(out, nl::ndarray({1, 8}, Dtype::float32, {.address = nl::Address{34, 4096}}));
+  });
+  CHECK(numbers(out) == std::vector<float>{16, 17, 18, 19, 20, 21, 22, 23});
+}
+
+TEST_CASE("dma_copy: a tile that outlives its kernel is not moved by another") {
+  Tensor tile;
+  on_core([&] {
+    tile = nl::ndarray({1, 4}, Dtype::float32);
+    nisa::memset(tile, 1);
+  });
+  const Tensor out = host({1, 4}, Dtype::float32, std::vector<float>(4));
+  CHECK(broken([&] { nisa::dma_copy(out, tile); }).rule == "memory.core-gone");
+}
+
 TEST_CASE("dma_copy: overlapping views and whole tensors of one memory copy as if at once") {
   const Tensor in = host({1, 64}, Dtype::float32, counting(64));
   on_core([&] { nisa::dma_copy(in(all, ds(1, 63)), in(all, ds(0, 63))); });
@@ -120,5 +152,12 @@ TEST_CASE("a tensor of a shape alone cannot be moved when kernels run on data") 
   const Tensor shape_only = host_tensor("x", {4, 8}, Dtype::float32, nullptr, nullptr);
   CHECK(broken_rule([&] {
           on_core([&] { nisa::dma_copy(nl::ndarray({4, 8}, Dtype::float32), shape_only); });
+        }) == "memory.without-data");
+  CHECK(broken_rule([&] {
+          on_core([&] {
+            Tensor tile = nl::ndarray({4, 8}, Dtype::float32);
+            nisa::memset(tile, 0);
+            nisa::dma_copy(shape_only, tile);
+          });
         }) == "memory.without-data");
 }

@@ -90,6 +90,8 @@ TEST_CASE("dma_copy: rows whose index is out of bounds are skipped on request, a
     const Register far(kRows);
     nisa::dma_copy(out.ap({.pattern = {{kWidth, 1}, {1, kWidth}}, .scalar_offset = far}), tile(ds(0, 1)),
                    {.oob_mode = OobMode::skip});
+    nisa::dma_copy(out(ds(0, 1)), in.ap({.pattern = {{kWidth, 1}, {1, kWidth}}, .scalar_offset = far}),
+                   {.oob_mode = OobMode::skip});
   });
   CHECK(numbers(out) == rows_of({-1, 1, 2, -1, -1, -1}, -1));
 }

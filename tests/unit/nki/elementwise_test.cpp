@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <type_traits>
 
 #include "lanes.h"
 
@@ -189,6 +191,28 @@ TEST_CASE("32-bit integers are combined exactly on GpSimdE and through float32 o
     const Tensor larger = tile({1, 2}, Dtype::uint32);
     nisa::tensor_tensor(larger, u, v, Operation::maximum);
     CHECK(integers<uint32_t>(larger) == std::vector<uint32_t>{4000000000U, 2U});
+    // Signed ones are compared as such.
+    const Tensor below = integer_tile<int32_t>({1, 4}, Dtype::int32, {-1, -1, 5, -7});
+    nisa::tensor_tensor(out, below, y, Operation::maximum);
+    CHECK(integers<int32_t>(out) == std::vector<int32_t>{2, 1, 5, 65537});
+  });
+}
+
+TEST_CASE("GpSimdE goes through float32 where an operand is no 32-bit integer, and for powers") {
+  on_core([] {
+    const Tensor x = integer_tile<int32_t>({1, 2}, Dtype::int32, {3, 4});
+    const Tensor y = integer_tile<int32_t>({1, 2}, Dtype::int32, {2, 3});
+    const Tensor out = tile({1, 2}, Dtype::int32), sum = tile({1, 2});
+    nisa::tensor_tensor(sum, x, y, Operation::add, {.engine = Engine::gpsimd});
+    CHECK(values(sum) == Floats{5, 7});
+    nisa::tensor_tensor(out, x, tile_of({1, 2}, {2.6F, -1.25F}), Operation::add, {.engine = Engine::gpsimd});
+    CHECK(values(out) == Floats{6, 3});
+    nisa::tensor_tensor(out, tile_of({1, 2}, {2.6F, -1.25F}), x, Operation::add, {.engine = Engine::gpsimd});
+    CHECK(values(out) == Floats{6, 3});
+    nisa::tensor_tensor(out, x, y, Operation::power);
+    CHECK(values(out) == Floats{9, 64});
+    nisa::tensor_tensor(out, x, y, Operation::average, {.engine = Engine::gpsimd});
+    CHECK(values(out) == Floats{2, 4});  // 2.5 and 3.5, to even
   });
 }
 
@@ -215,6 +239,43 @@ TEST_CASE("bit operations work on the bits of integers of every size") {
     CHECK(integers<int32_t>(shifted) == std::vector<int32_t>{-134217728, 0x07FFFFFF});
     nisa::tensor_scalar(shifted, wide, Operation::left_shift, 3, {.reverse0 = true});
     CHECK(integers<int32_t>(shifted) == std::vector<int32_t>{0, 0});
+  });
+}
+
+TEST_CASE("shifts of two tensors keep the sign of the elements' own size, or bring zeros") {
+  on_core([] {
+    const auto check = [](auto first, Dtype dtype) {
+      using Integer = decltype(first);
+      CAPTURE(dtype_name(dtype));
+      const Tensor x = integer_tile<Integer>({1, 2}, dtype, {first, 100});
+      const Tensor y = integer_tile<Integer>({1, 2}, dtype, {3, 2}), out = tile({1, 2}, dtype);
+      nisa::tensor_tensor(out, x, y, Operation::arithmetic_right_shift);
+      CHECK(integers<Integer>(out) == std::vector<Integer>{static_cast<Integer>(first >> 3), 25});
+      nisa::tensor_tensor(out, x, y, Operation::right_shift);
+      using Bits = std::make_unsigned_t<Integer>;
+      const auto zeros = static_cast<Integer>(static_cast<Bits>(first) >> 3);
+      CHECK(integers<Integer>(out) == std::vector<Integer>{zeros, 25});
+    };
+    check(int8_t{-100}, Dtype::int8);
+    check(int16_t{-30000}, Dtype::int16);
+    check(int32_t{-2000000000}, Dtype::int32);
+  });
+}
+
+TEST_CASE("bit operations take a number a partition, either way round, and numbers of the elements' size") {
+  on_core([] {
+    const Tensor x = integer_tile<int16_t>({2, 2}, Dtype::int16, {0x1234, 0x0FF0, 0x1234, 0x0FF0});
+    const Tensor masks = integer_tile<int16_t>({2, 1}, Dtype::int16, {0x0F00, 0x00FF});
+    const Tensor out = tile({2, 2}, Dtype::int16);
+    nisa::tensor_scalar(out, x, Operation::bitwise_and, masks);
+    CHECK(integers<int16_t>(out) == std::vector<int16_t>{0x0200, 0x0F00, 0x0034, 0x00F0});
+    const Tensor few = integer_tile<uint8_t>({1, 3}, Dtype::uint8, {0, 1, 4}),
+                 bits = tile({1, 3}, Dtype::uint8);
+    nisa::tensor_scalar(bits, few, Operation::bitwise_or, 1,
+                        {.op1 = Operation::left_shift, .operand1 = 3, .reverse1 = true});
+    CHECK(integers<uint8_t>(bits) == std::vector<uint8_t>{6, 6, 96});
+    nisa::tensor_scalar(bits, few, Operation::right_shift, 0x1F0, {.reverse0 = true});
+    CHECK(integers<uint8_t>(bits) == std::vector<uint8_t>{0xF0, 0x78, 0x0F});
   });
 }
 
@@ -246,6 +307,13 @@ TEST_CASE("tensor_scalar takes operations of one operand") {
     CHECK(values(out) == Floats{0.5F, std::numeric_limits<float>::infinity(), 0.25F});
     nisa::tensor_scalar(out, x, Operation::logical_not, 0);
     CHECK(values(out) == Floats{0, 1, 0});
+    // They have nothing to turn round.
+    nisa::tensor_scalar(out, x, Operation::abs, 0, {.reverse0 = true});
+    CHECK(values(out) == Floats{4, 0, 16});
+    const Tensor bits = integer_tile<uint8_t>({1, 2}, Dtype::uint8, {1, 0xF0}),
+                 flipped = tile({1, 2}, Dtype::uint8);
+    nisa::tensor_scalar(flipped, bits, Operation::bitwise_not, 0, {.reverse0 = true});
+    CHECK(integers<uint8_t>(flipped) == std::vector<uint8_t>{0xFE, 0x0F});
   });
 }
 
@@ -281,6 +349,17 @@ TEST_CASE("tensor_scalar_reduce also reduces what it writes, before its rounding
       for (size_t i = 0; i < 11; ++i) sums[p] = std::max(sums[p], std::fabs(in[p * 11 + i]));
     }
     check_equal(values(sum), sums);
+  });
+}
+
+TEST_CASE("tensor_scalar_reduce takes its number either way round") {
+  on_core([] {
+    const Tensor x = tile_of({1, 3}, {1, 2, 4}), out = tile({1, 3}), sum = tile({1, 1});
+    nisa::tensor_scalar_reduce(out, x, Operation::subtract, 10.0, Operation::add, sum, {.reverse0 = true});
+    CHECK(values(out) == Floats{9, 8, 6});
+    CHECK(values(sum) == Floats{23});
+    nisa::tensor_scalar_reduce(out, x, Operation::subtract, 10.0, Operation::add, sum);
+    CHECK(values(sum) == Floats{-23});
   });
 }
 
@@ -321,6 +400,9 @@ TEST_CASE("memset writes one value into every layout and dtype") {
     const Tensor exact = tile({1, 2}, Dtype::int32);
     nisa::memset(exact, 16777217);
     CHECK(integers<int32_t>(exact)[1] == 16777217);
+    const Tensor positive = tile({1, 1}, Dtype::uint32);
+    nisa::memset(positive, 4294967293);
+    CHECK(integers<uint32_t>(positive)[0] == 4294967293);
     const Tensor lowest = tile({1, 1}, Dtype::bfloat16);
     nisa::memset(lowest, -std::numeric_limits<double>::infinity());
     CHECK(values(lowest)[0] == -std::numeric_limits<float>::infinity());
@@ -340,6 +422,23 @@ TEST_CASE("tensor_copy_predicated writes only where the predicate says so") {
     Floats expected = values(x);
     for (const size_t i : {0, 2, 6, 7}) expected[i] = 0;
     CHECK(values(out) == expected);
+  });
+}
+
+TEST_CASE("tensor_copy_predicated reaches the elements of views, of tensors at an address too") {
+  on_core([] {
+    for (const bool placed : {false, true}) {
+      const nl::NdarrayOptions options{.address = nl::Address{64, 4096}};
+      const Tensor out = nl::ndarray({64, 3, 4}, Dtype::float32, placed ? options : nl::NdarrayOptions{});
+      nisa::memset(out, 0);
+      const Tensor part = out(ds(32, 2), ds(1, 2), Slice{1, 4, 2});
+      const Tensor x = tile_of({2, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+      const Tensor takes = integer_tile<uint8_t>({2, 2, 2}, Dtype::uint8, {1, 0, 0, 1, 0, 1, 1, 1});
+      nisa::tensor_copy_predicated(part, x, takes);
+      CHECK(values(part) == Floats{1, 0, 0, 4, 0, 6, 7, 8});
+      const Floats all_of_it = values(out);
+      CHECK(std::accumulate(all_of_it.begin(), all_of_it.end(), 0.0F) == 26);
+    }
   });
 }
 
@@ -385,6 +484,27 @@ TEST_CASE("registers load and store numbers of SBUF and HBM") {
     nisa::register_load(second, far(ds(1, 1)));
     CHECK(second.value() == 40);
     CHECK_THROWS_AS(nisa::register_load(second, far(ds(0, 1))), KernelError);
+    const Tensor large = integer_tile<uint32_t>({1, 1}, Dtype::uint32, {3000000000U});
+    nisa::register_load(second, large);
+    CHECK(second.value() == 3000000000);
+  });
+}
+
+TEST_CASE("registers are loaded and stored where another register says") {
+  on_core([] {
+    const Tensor far = nl::ndarray({4}, Dtype::int32, nl::hbm);
+    const Register three(3), number(77);
+    const Tensor last = far.ap({.pattern = {{1, 1}}, .scalar_offset = three});
+    nisa::register_store(last, number);
+    Register loaded, again;
+    nisa::register_load(loaded, far(ds(3, 1)));
+    nisa::register_load(again, last);
+    CHECK(loaded.value() == 77);
+    CHECK(again.value() == 77);
+    const Tensor index = integer_tile<int32_t>({1, 1}, Dtype::int32, {3});
+    const Tensor row = far.ap({.pattern = {{1, 1}}, .vector_offset = index});
+    CHECK_THROWS_WITH_AS(nisa::register_load(loaded, row), doctest::Contains("register_load.operand"),
+                         KernelError);
   });
 }
 

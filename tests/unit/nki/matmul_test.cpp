@@ -140,6 +140,33 @@ TEST_CASE("nc_matmul: groups in several banks, and partly overlapping ones, are 
   });
 }
 
+TEST_CASE("nc_matmul: sums are kept by partition and place, also of strided views and at an address") {
+  on_core([] {
+    const Pair part(16, 8, 16, 1), whole(16, 8, 32, 2);
+    std::vector<float> both = whole.expected();
+    const std::vector<float> some = part.expected();
+    for (size_t m = 0; m < 8; ++m) {
+      for (size_t n = 0; n < 16; ++n) both[m * 32 + n] += some[m * 16 + n];
+    }
+    // Elements that lie apart are added up elsewhere: what the part left out counts as zeros.
+    const Tensor every_other = nl::ndarray({8, 64}, Dtype::float32, nl::psum)(all, Slice{0, 64, 2});
+    nisa::nc_matmul(every_other(all, ds(0, 16)), part.stationary, part.moving);
+    nisa::nc_matmul(every_other, whole.stationary, whole.moving);
+    CHECK(bring(every_other) == both);
+    const Tensor placed =
+        nl::ndarray({8, 32}, Dtype::float32, {.buffer = nl::psum, .address = nl::Address{32, 4096}});
+    nisa::memset(placed, 5);
+    nisa::nc_matmul(placed(all, ds(0, 16)), part.stationary, part.moving);
+    nisa::nc_matmul(placed, whole.stationary, whole.moving);
+    CHECK(bring(placed) == both);
+    // Rows from partition 32 on hold a sum, those from 0 on do not.
+    const Tensor tall = nl::ndarray({64, 32}, Dtype::float32, nl::psum);
+    nisa::nc_matmul(tall(ds(32, 8)), whole.stationary, whole.moving);
+    nisa::nc_matmul(tall(ds(0, 8)), whole.stationary, whole.moving);
+    CHECK(bring(tall(ds(0, 8))) == whole.expected());
+  });
+}
+
 TEST_CASE("nc_matmul: a bank picked by a register keeps its own sums") {
   on_core([] {
     const Pair a(16, 8, 512, 1), b(16, 8, 512, 2);

@@ -53,6 +53,22 @@ TEST_CASE("device_print writes a tensor's numbers, of SBUF, PSUM and HBM") {
         "far [core 0]: constant private_hbm[4] int32\n  [0] 1 2 3 4\n");
 }
 
+TEST_CASE("device_print names its core, and prints from where a register says") {
+  const std::string text = errors_of([] {
+    on_core(
+        [] {
+          if (nl::program_id() == 0) return;
+          const Tensor x = nl::ndarray({1, 6}, Dtype::float32, {.name = "x"});
+          fill(x, {0, 1, 2, 3, 4, 5});
+          const Register three(3);
+          nl::device_print("late",
+                           x.ap({.pattern = {{6, 1}, {1, 2}}, .scalar_offset = three, .indirect_dim = 1}));
+        },
+        {.lnc = 2});
+  });
+  CHECK(text == "late [core 1]: x sbuf[1, 2] float32\n  [0] 3 4\n");
+}
+
 TEST_CASE("device_print prints nothing when only shapes are checked") {
   CHECK(errors_of([] {
           on_core([] { nl::device_print("x", tile({2, 2})); }, {.mode = RunMode::shapes});

@@ -68,6 +68,17 @@ TEST_CASE("tensor_reduce leaves the dimensions before its axes, negates and roun
   });
 }
 
+TEST_CASE("tensor_reduce of one element by a logical operation says whether it is zero") {
+  on_core([] {
+    const Tensor x = tile_of({3, 1}, {2.5F, 0, -1}), out = tile({3, 1});
+    for (const Operation op : {Operation::logical_and, Operation::logical_or, Operation::logical_xor}) {
+      CAPTURE(operation_name(op));
+      nisa::tensor_reduce(out, op, x, {1});
+      CHECK(values(out) == Floats{1, 0, 1});
+    }
+  });
+}
+
 TEST_CASE("tensor_reduce combines bits") {
   on_core([] {
     const Tensor x = tile_of({2, 3}, {1, 2, 4, 8, 8, 1}, Dtype::int32), out = tile({2, 1}, Dtype::int32);

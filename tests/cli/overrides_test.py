@@ -136,6 +136,27 @@ Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, r
                                              "layers.1.atention.rope; the nearest is model_spec.model.layers.1.attention.rope"),
                          1, result.stderr)
 
+    def test_an_override_of_a_type_that_is_nowhere_warns_with_the_nearest(self):
+        self.write("nowhere", "struct CosSinRoPEConfg : CosSinRoPEConfig { void describe(Fields& f) { "
+                              "f.base<CosSinRoPEConfig>(*this); } };\n"
+                              "Override nowhere() { return override<CosSinRoPEConfg>({.exact = true}, "
+                              "[](const CosSinRoPEConfg& config) { return config; }); }")
+        result = self.config("nowhere")
+        self.assertEqual(self.lines(result), [])
+        self.assertIn("[Override] nowhere: no node of type CosSinRoPEConfg (exact); did you mean CosSinRoPEConfig?",
+                      result.stderr)
+
+    def test_a_module_in_a_folder_and_a_function_of_it_are_imported(self):
+        (self.folder / "kernels").mkdir()
+        self.write("kernels/deep", 'Override deep() { return override<CosSinRoPEConfig>({.name = "turned", '
+                                   '.fqns = {"layers.1.*"}}, rotation); }')
+        self.write("bare", "")
+        replaced = "[Override] turned: model_spec.model.layers.1.attention.rope CosSinRoPEConfig -> Rotation"
+        for target in ["kernels.deep", "kernels.deep.deep"]:
+            self.assertEqual(self.lines(self.config(target)), [replaced, "Applied 1 override(s)"])
+        self.refusal("bare", 2, "bare.cpp has no overrides: functions at file scope, not static, that return an Override")
+        self.refusal("bare.any", 2, "no override 'any' in", "it has none")
+
     def test_an_override_that_throws_is_named_with_its_node(self):
         self.write("thrower", 'Override thrower() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig&) '
                               '-> Rotation { throw std::out_of_range("angle 9"); }); }')

@@ -57,6 +57,23 @@ TEST_CASE("a file that says little keeps the defaults elsewhere") {
   CHECK(root.checkpointing.get<Full>()->debug);
 }
 
+TEST_CASE("what is read onto a tree keeps what it does not name, but for lists") {
+  Root root;
+  root.checkpointing = Budget{{.debug = true}, 0.1};
+  root.spare = Kernel::Config{{{.dim = 8}}, 2};
+  root.groups = {{.pattern = "x", .lr = 5}};
+  const char* text =
+      R"({"checkpointing": {"type": "Budget", "budget": 0.3}, "spare": {"type": "Kernel.Config",
+                         "lnc": 1}, "groups": [{"pattern": "y"}]})";
+  load_fields(node_of(root), Json::parse(text, "f"), "f");
+  CHECK(root.checkpointing.get<Budget>()->budget == 0.3);
+  CHECK(root.checkpointing->debug);
+  CHECK(root.spare.get<Kernel::Config>()->lnc == 1);
+  CHECK(root.spare->dim == 8);
+  CHECK(root.groups.at(0).pattern == "y");
+  CHECK(root.groups.at(0).lr == 1e-3);
+}
+
 TEST_CASE("what does not fit in a file is named with its path") {
   check_contains(load_error(R"({"type": "Root", "training": {"steps": "3"}})"),
                  "file.json: training.steps expects int, found a string");
@@ -65,6 +82,9 @@ TEST_CASE("what does not fit in a file is named with its path") {
   check_contains(load_error(R"({"type": "Rot"})"),
                  "there is no config struct 'Rot' here; did you mean Root?");
   check_contains(load_error(R"({"training": {}})"), "needs a \"type\"");
+  check_contains(load_error(R"({"type": 3})"), "needs a \"type\"");
+  check_contains(load_error(R"({"type": "Root", "training": {"type": "Training"}})"),
+                 "training Training has no field 'type'");
   check_contains(load_error("[]"), "expects an object with a \"type\", found a list");
   check_contains(load_error(R"({"type": "Root", "groups": {}})"),
                  "groups expects a list of Group, found an object");

@@ -17,6 +17,7 @@ TEST_CASE("an object that was divided at its commas is one import's settings") {
   CHECK(imports[2] == OverrideImport{"b.g"});
   CHECK(imports[3].settings->items().empty());
   CHECK(parse_override_imports({}).empty());
+  CHECK(parse_override_imports({R"(m.f={"x": "a=b"})"})[0].target == "m.f");
 }
 
 TEST_CASE("what is no object is refused with how to write it") {

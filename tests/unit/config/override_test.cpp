@@ -19,6 +19,13 @@ struct Trainer {
   Spec model_spec;
   void describe(Fields& f) { f("model_spec", model_spec); }
 };
+/// Its described base does not lie at its own address.
+struct Payload {
+  int64_t before[4] = {1, 2, 3, 4};
+};
+struct Shifted : Payload, CosSinRope {
+  void describe(Fields& f) { f.base<CosSinRope>(*this); }
+};
 
 }  // namespace override_test
 
@@ -69,6 +76,13 @@ TEST_CASE("subclasses match unless the override is exact") {
   CHECK(apply(root, {kernel({.exact = true})}).back() == "Applied 2 override(s)");
   CHECK(root.model.layers[0]->attention.rope.get<Kernel::PlainConfig>() != nullptr);
   CHECK(apply(root, {kernel({})}).back() == "Applied 3 override(s)");
+}
+
+TEST_CASE("an override takes the node as its target, wherever that lies in it") {
+  Root root = make_root();
+  root.model.layers[0]->attention.rope = override_test::Shifted{{}, {{.dim = 5}}};
+  apply(root, {kernel({})});
+  CHECK(root.model.layers[0]->attention.rope.get<Kernel::Config>()->dim == 5);
 }
 
 TEST_CASE("globs match the full path and the path below model_spec.model") {

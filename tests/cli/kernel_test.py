@@ -219,6 +219,15 @@ class Kernel(unittest.TestCase):
                 self.assertRegex(runs[name].stdout.splitlines()[-1], "^mutant: FAILED, first shown by " + what)
         self.assertIn("determinism              FAILED: query differs between two runs", runs["unsteady"].stdout)
 
+    def test_the_guides_kernel_has_no_difference_with_heads_of_128(self):
+        # As qwen3_0_6b's; the demo has 8 heads on 4.
+        fields = {"head_dim": 128, "rope.dim": 128, "q_norm.normalized_shape": 128, "k_norm.normalized_shape": 128,
+                  "qkv_linear.wq.out_features": 8 * 128, "qkv_linear.wk.out_features": 4 * 128,
+                  "qkv_linear.wv.out_features": 4 * 128, "wo.in_features": 8 * 128}
+        wide = [f"--model_spec.model.layers.*.attention.{name}={value}" for name, value in fields.items()]
+        run = self.check("my_neuron_kernels", "--strict", *wide)
+        self.assertEqual(set(self.differences(run.stdout, "fp32")), {"0.0"})
+
     def test_a_wrong_gradient_is_told_apart_from_the_quotient_of_differences(self):
         (self.root / "halved.cpp").write_text(HALVED)
         run = self.check("halved", "--seq_len", "16", code=1)

@@ -1,3 +1,5 @@
+#include <map>
+
 #include "titan/base/json.h"
 #include "titan/base/strings.h"
 #include "titan/nki/cost.h"
@@ -45,13 +47,17 @@ Json arguments_of(const Instruction& instruction, Generation generation) {
   return arguments;
 }
 
-void add_names(TraceEvents& events, int64_t core) {
+/// Names of the core and of the threads that it uses.
+void add_names(TraceEvents& events, int64_t core, const std::vector<Span>& spans) {
   events.add_name("process_name", core, 0, format("NeuronCore {}", core));
-  for (int64_t engine = 0; engine <= static_cast<int64_t>(Engine::sync); ++engine)
-    if (static_cast<Engine>(engine) != Engine::dma)
-      events.add_name("thread_name", core, engine, std::string(engine_name(static_cast<Engine>(engine))));
-  for (int64_t queue = 0; queue < kDmaQueues; ++queue)
-    events.add_name("thread_name", core, kFirstQueueThread + queue, format("dma queue {}", queue));
+  std::map<int64_t, std::string> threads;
+  for (const Span& span : spans) {
+    std::string& name = threads[thread_of(span)];
+    if (!name.empty()) continue;
+    name = span.engine == Engine::dma ? format("dma queue {}", span.queue)
+                                      : std::string(engine_name(span.engine));
+  }
+  for (const auto& [thread, name] : threads) events.add_name("thread_name", core, thread, name);
 }
 
 }  // namespace
@@ -60,7 +66,7 @@ std::string chrome_trace(const KernelRun& run, const Prediction& prediction) {
   TraceEvents events;
   for (size_t core = 0; core < run.cores.size(); ++core) {
     const std::vector<Instruction>& instructions = run.cores[core].instructions;
-    add_names(events, static_cast<int64_t>(core));
+    add_names(events, static_cast<int64_t>(core), prediction.cores[core].spans);
     int64_t last = -1;
     Json arguments;  // of instruction `last`: a DMA has a span on each of its queues
     for (const Span& span : prediction.cores[core].spans) {

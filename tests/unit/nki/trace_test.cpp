@@ -71,6 +71,8 @@ TEST_CASE("the trace is JSON with a process per core, a thread per engine and qu
   CHECK(processes == std::map<int64_t, std::string>{{0, "NeuronCore 0"}, {1, "NeuronCore 1"}});
   CHECK(spans == 3 * 16 + 2 * (1 + 1));
   CHECK(queues.size() == 2 * 16);
+  // No lane that is empty: 16 queues, VectorE and GpSimdE of each core.
+  CHECK(threads.size() == 2 * (16 + 2));
 }
 
 TEST_CASE("spans of one thread do not overlap") {

@@ -156,10 +156,10 @@ class Kernels(unittest.TestCase):
                    bounds=(LOSS_BOUND, NORM_BOUND))
         self.close(ONE_RANK, *seq_len(256), kernels=ATTENTION, bounds=(LOSS_BOUND, NORM_BOUND), device="cpu")
 
-    def refused(self, code, log, message):
+    def refused(self, code, log, message, by_ranks=(1,)):
         self.assertEqual(code, 1, log)
         said = [line for line in log.splitlines() if message in line]
-        self.assertEqual(len([line for line in said if "titan: error: " in line]), 1, log)
+        self.assertIn(len([line for line in said if "titan: error: " in line]), by_ranks, log)
         for word in ("Building qwen3", "Loading", "terminate called", "frame #"):
             self.assertNotIn(word, log)
         return said
@@ -170,11 +170,11 @@ class Kernels(unittest.TestCase):
             single = run(ONE_RANK, *seq_len(384), device=device, kernels=ROPE)
             self.assertEqual(len(self.refused(single.code, single.log, message)), 1)
             self.assertFalse(list(single.folder.iterdir()), "nothing is written")
-            # One rank says it for both, and the launcher repeats it at the end.
+            # Rank 0 says it for both, unless it is stopped before because the other one failed first; the
+            # launcher says it at the end in any case.
             both = run(SHARED_ROWS, *seq_len(384), device=device, kernels=ROPE, shown="0,1")
-            said = self.refused(both.code, both.log, message)
-            self.assertEqual(len(said), 2, both.log)
-            self.assertTrue(said[1].startswith("  model_spec.model.layers."), both.log)
+            said = self.refused(both.code, both.log, message, by_ranks=(0, 1))
+            self.assertEqual([line.startswith("  model_spec.model.layers.") for line in said], [False] * (len(said) - 1) + [True])
         for command in ("config", "shapes"):
             shown = subprocess.run([TITAN, command, *COMMON, *seq_len(384), "--override.imports", ROPE], env=surroundings(),
                                    capture_output=True, text=True, cwd=SOURCE, timeout=LIMIT)

@@ -67,9 +67,12 @@ class ScatteredElements {
 
 void run_tensor_copy(const Instruction& instruction) {
   if (instruction.dst.dtype() == instruction.sources[0].dtype()) return copy_bits(instruction);
-  FloatRows src(instruction.sources[0]);
-  const Rows dst(instruction.dst);
-  for (int64_t p = 0; p < dst.partitions(); ++p) dst.write(p, src.at(p));
+  const Rows src(instruction.sources[0]);
+  FloatResults dst(instruction.dst);  // a row is read before it is written: dst may lie over src
+  for (int64_t p = 0; p < dst.partitions(); ++p) {
+    src.read(p, dst.row());
+    dst.write(p);
+  }
 }
 
 void run_predicated_copy(const Instruction& instruction) {

@@ -71,6 +71,15 @@ std::vector<Integer> integers(const Tensor& tensor) {
 
 }  // namespace
 
+TEST_CASE("tensor_copy reads a row before it writes it, where a cast lies over its own source") {
+  on_core([] {
+    const Tensor wide = tile_of({2, 8}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+    const Tensor narrow = wide.view(Dtype::bfloat16)(all, ds(8, 8));
+    nisa::tensor_copy(narrow, wide);
+    CHECK(values(narrow) == Floats{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  });
+}
+
 TEST_CASE("tensor_tensor combines each pair of elements, whatever the layout") {
   on_core([] {
     for (const Layout& a : layouts()) {

@@ -28,8 +28,9 @@ bool all_bfloat16(const Instruction& instruction) {
          std::all_of(instruction.sources.begin(), instruction.sources.end(), is_bfloat16);
 }
 
-/// Whether a partition's elements lie one after another.
-bool has_packed_partitions(const Tensor& tensor) {
+/// Whether a partition's elements lie one after another, in SBUF.
+bool is_packed_in_sbuf(const Tensor& tensor) {
+  if (tensor.buffer() != Buffer::sbuf) return false;
   int64_t stride = 1;
   const std::vector<Dim>& dims = tensor.dims();
   for (size_t i = dims.size(); i-- > 1;) {
@@ -52,7 +53,8 @@ struct Formula {
     const double rows_per_column = matmul.perf_mode == MatmulPerfMode::double_row ? 2 : 1;
     const double m = static_cast<double>(instruction.sources[0].free_size()) / rows_per_column;
     const double columns = static_cast<double>(instruction.sources[1].free_size()) / rows_per_column;
-    const bool is_float32 = instruction.sources[0].dtype() == Dtype::float32;
+    const bool is_float32 =
+        instruction.sources[0].dtype() == Dtype::float32 || instruction.sources[1].dtype() == Dtype::float32;
     const bool has_hint = matmul.stationary_onezero || matmul.moving_onezero;
     const double passes = !is_float32 ? 1 : has_hint ? 2 : 4;
     return passes * std::max(std::min(64.0, m), columns);
@@ -78,7 +80,8 @@ struct Formula {
     const bool is_simple = tensors.op == Operation::add || tensors.op == Operation::multiply ||
                            tensors.op == Operation::subtract;
     const bool is_packed =
-        std::all_of(instruction.sources.begin(), instruction.sources.end(), has_packed_partitions);
+        is_packed_in_sbuf(instruction.dst) &&
+        std::all_of(instruction.sources.begin(), instruction.sources.end(), is_packed_in_sbuf);
     const bool is_fast =
         any_source_in_psum(instruction) || (is_simple && is_packed && all_bfloat16(instruction));
     return at_least_interval(is_fast ? n : 2 * n);
@@ -106,7 +109,10 @@ struct Formula {
   }
   double operator()(const TensorCopyPredicated&) const {
     const auto width = static_cast<double>(instruction.dst.free_size());
-    const bool is_mixed = is_in_psum(instruction.sources[0]) != is_in_psum(instruction.sources.back());
+    const bool any_psum = is_in_psum(instruction.dst) || any_source_in_psum(instruction);
+    const bool all_psum = is_in_psum(instruction.dst) &&
+                          std::all_of(instruction.sources.begin(), instruction.sources.end(), is_in_psum);
+    const bool is_mixed = any_psum && !all_psum;
     return at_least_interval(is_mixed ? width : 2 * width);
   }
   double operator()(const Iota&) const { return kGpSimdStart + n; }

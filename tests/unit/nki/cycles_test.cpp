@@ -46,6 +46,12 @@ TEST_CASE(
   CHECK(cycles(matmul(128, 512, float32, {.stationary_onezero = true})) == 1024);
   CHECK(cycles(matmul(128, 512, float32, {.moving_onezero = true})) == 1024);
   CHECK(cycles(matmul(128, 512, bfloat16, {.moving_onezero = true})) == 512);
+  const Instruction mixed = matmul(128, 512, tfloat32);
+  for (const size_t side : {0, 1}) {
+    Instruction half = mixed;
+    half.sources[side] = sbuf(128, side == 0 ? 128 : 512, float32);
+    CHECK(cycles(half) == 2048);
+  }
   // Rows in pairs: 2 x 128 and 2 x 512 elements a partition are 128 and 512 columns.
   CHECK(cycles(matmul(256, 1024, float8_e4m3, {.perf_mode = MatmulPerfMode::double_row})) == 512);
 }
@@ -108,6 +114,11 @@ TEST_CASE("tensor_tensor takes two cycles an element but from PSUM, or for simpl
   Instruction strided = of(Operation::add, bfloat16);
   strided.sources[1] = columns(sbuf(128, 1024, bfloat16), 0, 512, 2);
   CHECK(cycles(strided) == 1024);
+  Instruction to_strided = of(Operation::add, bfloat16), to_psum = to_strided;
+  to_strided.dst = columns(sbuf(128, 1024, bfloat16), 0, 512, 2);
+  CHECK(cycles(to_strided) == 1024);
+  to_psum.dst = psum(128, 512, bfloat16);
+  CHECK(cycles(to_psum) == 1024);
   Instruction from_psum = of(Operation::add, float32);
   from_psum.sources[0] = psum(128, 512, float32);
   CHECK(cycles(from_psum) == 512);
@@ -154,6 +165,9 @@ TEST_CASE("reciprocal, predicated copies, rsqrt of GpSimdE and dynamic copies ha
   Instruction predicated = over(Engine::vector, 100, TensorCopyPredicated{}, float32, float32, 2);
   CHECK(cycles(predicated) == 200);
   predicated.sources[0] = psum(128, 100, float32);
+  CHECK(cycles(predicated) == 100);
+  predicated.sources[0] = sbuf(128, 100, float32);
+  predicated.dst = psum(128, 100, float32);
   CHECK(cycles(predicated) == 100);
 
   CHECK(cycles(over(Engine::gpsimd, 100, TensorScalar{.op0 = Operation::rsqrt})) == 400);

@@ -173,6 +173,7 @@ void transpose_by_matmul(const Instruction& instruction) {
     }
     to.write_bits(static_cast<int64_t>(m), row.data());
   }
+  PsumTile::forget_sums(dst);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "titan/nki/check_rules.h"
 #include "titan/nki/execute_parts.h"
+#include "titan/nki/psum_tile.h"
 #include "titan/nki/rows.h"
 
 namespace titan::nki {
@@ -38,6 +39,7 @@ void run_transpose(Core& core, const Instruction& instruction) {
   if (item == 2) transpose_elements<uint16_t>(rows.data(), columns.data(), partitions, free);
   if (item == 4) transpose_elements<uint32_t>(rows.data(), columns.data(), partitions, free);
   for (int64_t f = 0; f < free; ++f) to.write_bits(f, columns.data() + f * partitions * item);
+  PsumTile::forget_sums(instruction.dst);
 }
 
 }  // namespace titan::nki

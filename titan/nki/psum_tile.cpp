@@ -1,5 +1,7 @@
 #include "titan/nki/psum_tile.h"
 
+#include "titan/nki/rows.h"
+
 namespace titan::nki {
 
 PsumTile::PsumTile(const Tensor& dst)
@@ -60,6 +62,12 @@ void PsumTile::clear_others() {
 
 void PsumTile::mark() {
   for_each_run([&](int64_t bit, int64_t, Run run) { allocation_.sums->mark(bit, run.count); });
+}
+
+void PsumTile::forget_sums(const Tensor& dst) {
+  if (dst.allocation()->sums == nullptr) return;
+  const PsumTile tile(resolved(dst));
+  tile.for_each_run([&](int64_t bit, int64_t, Run run) { tile.allocation_.sums->clear(bit, run.count); });
 }
 
 }  // namespace titan::nki

@@ -22,6 +22,8 @@ class PsumTile {
   void clear_others();
   /// Notes that all places hold sums.
   void mark();
+  /// Notes that what an instruction other than a sum has written to `dst`, if that lies in PSUM, is no sum.
+  static void forget_sums(const Tensor& dst);
 
  private:
   struct Run {

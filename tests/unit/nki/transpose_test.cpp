@@ -118,6 +118,30 @@ TEST_CASE("nc_matmul: a transpose whose dst has moving's dtype only is refused")
   CHECK(error.rule == "nc_matmul.transpose-dtype");
 }
 
+TEST_CASE("a transpose into places of a matmul's sums is overwritten by the next matmul, and is no sum") {
+  for (const bool by_matmul : {false, true}) {
+    const auto transposed_sums = [=](std::optional<bool> accumulate) {
+      const Tensor a = on_sbuf({2, 2}, Dtype::float32, {1, 2, 3, 4});
+      const Tensor identity = on_sbuf({2, 2}, Dtype::float32, {1, 0, 0, 1});
+      const Tensor sums = nl::ndarray({2, 4}, Dtype::float32, nl::psum);
+      const Tensor left = sums(all, ds(0, 2)), right = sums(all, ds(2, 2));
+      nisa::nc_matmul(left, identity, a);
+      nisa::nc_matmul(right, identity, a);
+      if (by_matmul)
+        nisa::nc_matmul(left, a, identity, {.is_transpose = true});
+      else
+        nisa::nc_transpose(left, a);
+      CHECK(bring(left) == std::vector<float>{1, 3, 2, 4});
+      nisa::nc_matmul(left, identity, a, {.accumulate = accumulate});
+      CHECK(bring(left) == std::vector<float>{1, 2, 3, 4});
+      nisa::nc_matmul(right, identity, a);  // its sums are left alone
+      CHECK(bring(right) == std::vector<float>{2, 4, 6, 8});
+    };
+    on_core([&] { transposed_sums({}); });
+    CHECK(broken([&] { transposed_sums(true); }).rule == "nc_matmul.accumulate-untouched");
+  }
+}
+
 TEST_CASE("nc_transpose: unwritten elements are refused, sizes and places too") {
   const Broken unwritten = broken([] {
     Tensor data = nl::ndarray({8, 8}, Dtype::float32), out = nl::ndarray({8, 8}, Dtype::float32, nl::psum);

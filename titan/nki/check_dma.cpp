@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "titan/nki/check_rules.h"
+#include "titan/nki/register.h"
 
 namespace titan::nki {
 
@@ -28,6 +29,40 @@ void check_one_indirection(const Checked& checked) {
     found += operand.tensor->indirection().kind == IndirectionKind::vector ? 1 : 0;
   }
   checked.require(found <= 1, "vector-offsets", "{} operands have a vector offset, a DMA takes one", found);
+}
+
+bool has_vector_offset(const Tensor& tensor) { return tensor.indirection().kind == IndirectionKind::vector; }
+
+/// Whether two views name the same elements, chosen by the same offsets.
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  const Tensor::Indirection &of_a = a.indirection(), &of_b = b.indirection();
+  const bool same_place = a.allocation() == b.allocation() && a.dtype() == b.dtype() &&
+                          a.dims() == b.dims() && a.offset() == b.offset() &&
+                          a.partition_offset() == b.partition_offset();
+  if (!same_place || of_a.kind != of_b.kind || of_a.stride != of_b.stride) return false;
+  if (of_a.scalar_register != nullptr && of_b.scalar_register != nullptr)
+    return of_a.scalar_register->value() == of_b.scalar_register->value();
+  if (of_a.offsets == nullptr || of_b.offsets == nullptr) return of_a.offsets == of_b.offsets;
+  return is_same_view(*of_a.offsets, *of_b.offsets);
+}
+
+/// With a vector offset a sum reads, adds and writes back: dst[idx] = dst[idx] + src, or dst = dst +
+/// src[idx].
+void check_indirect_sum(const Checked& checked, const DmaCompute& compute) {
+  const Tensor& dst = checked.dst();
+  const std::vector<Tensor>& sources = checked.instruction.sources;
+  const int64_t chosen = std::count_if(sources.begin(), sources.end(), has_vector_offset);
+  if (chosen == 0 && !has_vector_offset(dst)) return;
+  checked.require(compute.unique_indices, "unique-indices",
+                  "sums over rows by vector offset need unique_indices: two writes to one row would race");
+  const auto is_dst = [&](const Tensor& source) { return is_same_view(source, dst); };
+  const auto is_tile = [](const Tensor& tensor) { return is_sbuf(tensor) && !has_vector_offset(tensor); };
+  const bool takes_dst = std::any_of(sources.begin(), sources.end(), is_dst);
+  const bool has_tile = std::any_of(sources.begin(), sources.end(), is_tile);
+  checked.require(
+      sources.size() == 2 && chosen == 1 && takes_dst && has_tile, "indirect-sources",
+      "with a vector offset the sources are two, dst itself and what is added to it, of which one "
+      "has the offset and the other is in SBUF: dst[idx] = dst[idx] + src or dst = dst + src[idx]");
 }
 
 bool is_documented_order(const std::vector<int64_t>& axes) {
@@ -74,9 +109,7 @@ void check_rules(const Checked& checked, const DmaCompute& compute) {
   checked.require(compute.reduce == Operation::add, "reduce-op", "reduces by add only, got {}",
                   operation_name(compute.reduce));
   for (const Tensor& source : sources) check_counts(checked, source);
-  const bool scatters = checked.dst().indirection().kind == IndirectionKind::vector;
-  checked.require(!scatters || compute.unique_indices, "unique-indices",
-                  "adds into rows by vector offset need unique_indices: two writes to one row would race");
+  check_indirect_sum(checked, compute);
 }
 
 void check_rules(const Checked& checked, const SendRecv& sendrecv) {

@@ -95,17 +95,7 @@ bool DmaSide::move_by_index(int64_t row, OobMode mode) {
 
 int64_t dma_rows(const std::vector<DmaSide>& sides) {
   int64_t rows = 0;
-  for (const DmaSide& side : sides) {
-    const int64_t mine = side.indexed_rows();
-    if (mine != 0 && rows != 0 && mine != rows) {
-      const Instruction& instruction = sides.front().instruction();
-      throw KernelError(
-          "dma.vector-offset",
-          format("{}: its operands have {} and {} indexed rows", instruction.describe(), rows, mine),
-          instruction.where);
-    }
-    rows = std::max(rows, mine);
-  }
+  for (const DmaSide& side : sides) rows = std::max(rows, side.indexed_rows());
   return rows;
 }
 

@@ -40,9 +40,6 @@ void run_dma_compute(const Instruction& instruction) {
   std::vector<DmaSide> sides;
   sides.emplace_back(instruction.dst, "dst", instruction);
   for (const Tensor& source : instruction.sources) sides.emplace_back(source, "src", instruction);
-  // dst[idx] += src, for a single source.
-  const bool adds_to_dst = sides[0].indexed_rows() != 0 && instruction.sources.size() == 1;
-  if (adds_to_dst) sides.emplace_back(instruction.dst, "dst", instruction);
   const int64_t rows = dma_rows(sides), count = instruction.dst.numel();
   check_different(sides[0], instruction);
 

@@ -44,7 +44,8 @@ struct DmaTransposeOptions {
 void dma_transpose(Tensor dst, Tensor src, DmaTransposeOptions options = {},
                    const Where& where = Where::current());
 
-/// dst = sum of the sources in float32; with a vector offset dst[idx] += src, the indices being different.
+/// dst = sum of the sources in float32. With a vector offset there are two, one of them dst itself: dst[idx]
+/// = dst[idx] + src, the indices being different, or dst = dst + src[idx].
 struct DmaComputeOptions {
   Operation reduce_op = Operation::add;
   bool unique_indices = true;

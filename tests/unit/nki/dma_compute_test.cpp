@@ -51,16 +51,39 @@ TEST_CASE("dma_compute: operands begin where a register says when it runs") {
   CHECK(numbers(out) == std::vector<float>{0, 0, 0, 9, 11, 13, 0, 0, 0, 0, 0, 0});
 }
 
-TEST_CASE("dma_compute: operands of which each row has an index have as many rows") {
+TEST_CASE("dma_compute: with a vector offset adds a tile to rows or rows to a tile, and nothing else") {
   const Tensor out = host({5, 3}, Dtype::float32, counting(15)),
-               other = host({5, 2}, Dtype::float32, counting(10));
-  const Broken error = broken([&] {
-    const Tensor two = on_sbuf({2, 1}, Dtype::int32, {0, 1}),
-                 three = on_sbuf({3, 1}, Dtype::int32, {0, 1, 2});
-    nisa::dma_compute(rows_at(out, two), {rows_at(other, three)});
-  });
-  CHECK(error.rule == "dma.vector-offset");
-  CHECK(error.says("2 and 3 indexed rows"));
+               other = host({5, 3}, Dtype::float32, counting(15));
+  const auto rule_of = [&](const std::function<void(const Tensor& rows, const Tensor& tile)>& sum) {
+    return broken([&] {
+             const Tensor indices = on_sbuf({2, 1}, Dtype::int32, {4, 1});
+             sum(rows_at(out, indices), on_sbuf({2, 3}, Dtype::float32, counting(6)));
+           })
+        .rule;
+  };
+  const std::string refused = "dma_compute.indirect-sources";
+  using T = const Tensor&;
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(rows, {rows, tile}); }) == "none");
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(tile, {rows, tile}); }) == "none");
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(rows, {tile}); }) == refused);
+  CHECK(rule_of([](T rows, T) { nisa::dma_compute(rows, {rows}); }) == refused);
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(rows, {tile, tile}); }) == refused);
+  CHECK(rule_of([](T rows, T) { nisa::dma_compute(rows, {rows, rows}); }) == refused);
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(rows, {rows, tile, tile}); }) == refused);
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(tile, {rows}); }) == refused);
+  CHECK(rule_of([](T rows, T tile) { nisa::dma_compute(tile, {tile, rows, rows}); }) == refused);
+  CHECK(rule_of([&](T rows, T) { nisa::dma_compute(rows, {rows, other(ds(0, 2))}); }) == refused);
+  CHECK(rule_of([&](T rows, T) { nisa::dma_compute(other(ds(0, 2)), {other(ds(0, 2)), rows}); }) == refused);
+  // Other rows, other indices, another tile.
+  CHECK(rule_of([&](T rows, T tile) {
+          nisa::dma_compute(rows, {rows_at(other, *rows.indirection().offsets), tile});
+        }) == refused);
+  CHECK(rule_of([&](T rows, T tile) {
+          nisa::dma_compute(rows, {rows_at(out, on_sbuf({2, 1}, Dtype::int32, {4, 1})), tile});
+        }) == refused);
+  CHECK(rule_of([](T rows, T tile) {
+          nisa::dma_compute(on_sbuf({2, 3}, Dtype::float32, counting(6)), {tile, rows});
+        }) == refused);
 }
 
 TEST_CASE("dma_compute: takes 16 sources") {
@@ -76,10 +99,10 @@ TEST_CASE("dma_compute: adds into rows by index, and gathers rows to add") {
   on_core([&] {
     const Tensor indices = on_sbuf({2, 1}, Dtype::int32, {4, 1});
     const Tensor tile = on_sbuf({2, 3}, Dtype::float32, {100, 100, 100, 200, 200, 200});
-    nisa::dma_compute(rows_at(out, indices), {tile});
+    nisa::dma_compute(rows_at(out, indices), {rows_at(out, indices), tile});
     nisa::dma_compute(tile, {tile, rows_at(out, indices)});
     CHECK(bring(tile) == std::vector<float>{212, 213, 214, 403, 404, 405});
-    // The same with dst's rows named as a source.
+    // The same in the other order.
     const Tensor one = on_sbuf({2, 3}, Dtype::float32, {1, 1, 1, 1, 1, 1});
     nisa::dma_compute(rows_at(out, indices), {one, rows_at(out, indices)});
   });
@@ -91,7 +114,8 @@ TEST_CASE("dma_compute: rows with one index and rows out of bounds are refused")
   const auto add_at = [&](const std::vector<float>& places) {
     return broken([&] {
       const Tensor indices = on_sbuf({3, 1}, Dtype::int32, places);
-      nisa::dma_compute(rows_at(out, indices), {on_sbuf({3, 3}, Dtype::float32, counting(9))});
+      nisa::dma_compute(rows_at(out, indices),
+                        {rows_at(out, indices), on_sbuf({3, 3}, Dtype::float32, counting(9))});
     });
   };
   const Broken twice = add_at({2, 0, 2});

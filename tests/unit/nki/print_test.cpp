@@ -69,6 +69,47 @@ TEST_CASE("device_print names its core, and prints from where a register says") 
   CHECK(text == "late [core 1]: x sbuf[1, 2] float32\n  [0] 3 4\n");
 }
 
+TEST_CASE("device_print prints integers to their last digit") {
+  const std::string text = errors_of([] {
+    on_core([] {
+      const auto print = [](double value, Dtype dtype) {
+        const Tensor one = tile({1, 1}, dtype);
+        nisa::memset(one, value);
+        nl::device_print("x", one);
+      };
+      print(123456789, Dtype::int32);
+      print(-2147483647, Dtype::int32);
+      print(4294967295.0, Dtype::uint32);
+      print(-32768, Dtype::int16);
+      print(65535, Dtype::uint16);
+      print(-128, Dtype::int8);
+    });
+  });
+  for (const char* line : {"[0] 123456789\n", "[0] -2147483647\n", "[0] 4294967295\n", "[0] -32768\n",
+                           "[0] 65535\n", "[0] -128\n"})
+    CHECK(text.find(line) != std::string::npos);
+}
+
+TEST_CASE("device_print shortens tensors of more than 1,000 elements") {
+  const auto printed = [](int64_t rows, int64_t columns) {
+    return errors_of([=] {
+      on_core([=] {
+        const Tensor x = nl::ndarray({rows, columns}, Dtype::int32, {.name = "x"});
+        nisa::iota(x, {{1, columns}}, {.channel_multiplier = 100});
+        nl::device_print("x", x);
+      });
+    });
+  };
+  CHECK(printed(8, 126) ==
+        "x [core 0]: x sbuf[8, 126] int32\n  [0] 0 1 2 ... 123 124 125\n  [1] 100 101 102 ... 223 224 225\n"
+        "  [2] 200 201 202 ... 323 324 325\n  ...\n  [5] 500 501 502 ... 623 624 625\n"
+        "  [6] 600 601 602 ... 723 724 725\n  [7] 700 701 702 ... 823 824 825\n");
+  const std::string whole = printed(8, 125);
+  CHECK(whole.find("...") == std::string::npos);
+  CHECK(whole.find("  [4] 400 401") != std::string::npos);
+  CHECK(printed(1, 1001) == "x [core 0]: x sbuf[1, 1001] int32\n  [0] 0 1 2 ... 998 999 1000\n");
+}
+
 TEST_CASE("device_print prints nothing when only shapes are checked") {
   CHECK(errors_of([] {
           on_core([] { nl::device_print("x", tile({2, 2})); }, {.mode = RunMode::shapes});

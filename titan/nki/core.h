@@ -132,7 +132,9 @@ struct KernelRun {
 /// that names both places.
 ///
 /// Inside of a kernel `body` is inlined: it runs on the core that is there, with that core's options, and the
-/// result has no records. "launch.nested-lnc" where it asks for more cores than run.
-KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& body);
+/// result has no records. "launch.nested-lnc" where it asks for more cores than run. Errors that know no line
+/// of the kernel name `where`, the launch's.
+KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& body,
+                       const std::source_location& where = std::source_location::current());
 
 }  // namespace titan::nki

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -36,7 +37,9 @@ void check_result(const std::pair<A, B>& results) {
 template <class Result, class... Args>
 class Simulation {
  public:
-  explicit Simulation(Result (*kernel)(Args...)) : kernel_(kernel) {}
+  explicit Simulation(Result (*kernel)(Args...),
+                      const std::source_location& where = std::source_location::current())
+      : kernel_(kernel), where_(where) {}
 
   Simulation operator[](int64_t lnc) const {
     Simulation other = *this;
@@ -66,15 +69,16 @@ class Simulation {
   /// The same, leaving what the options ask for.
   Result finish(KernelRun& done, Args... args) const {
     if constexpr (std::is_void_v<Result>) {
-      done = run_on_cores(options_, [&] { kernel_(args...); });
+      done = run_on_cores(options_, [&] { kernel_(args...); }, where_);
     } else {
       std::optional<Result> result;
       const bool is_nested = is_in_kernel();
-      done = run_on_cores(options_, [&] {
+      const auto body = [&] {
         Result mine = kernel_(args...);
         if (!is_nested) check_result(mine);
         if (is_nested || current_core().id() == 0) result.emplace(std::move(mine));
-      });
+      };
+      done = run_on_cores(options_, body, where_);
       return std::move(*result);
     }
   }
@@ -82,11 +86,13 @@ class Simulation {
  private:
   Result (*kernel_)(Args...);
   RunOptions options_;
+  std::source_location where_;  ///< of what knows no line of the kernel
 };
 
 template <class Result, class... Args>
-Simulation<Result, Args...> simulate(Result (*kernel)(Args...)) {
-  return Simulation<Result, Args...>(kernel);
+Simulation<Result, Args...> simulate(Result (*kernel)(Args...),
+                                     const std::source_location& where = std::source_location::current()) {
+  return Simulation<Result, Args...>(kernel, where);
 }
 
 }  // namespace titan::nki

@@ -76,6 +76,22 @@ KernelRun run_outermost(const RunOptions& options, const std::function<void()>& 
   return run;
 }
 
+KernelRun run_checked(const RunOptions& options, const std::function<void()>& body) {
+  if (options.lnc != 1 && options.lnc != 2)
+    throw KernelError("launch.lnc", format("a kernel runs on 1 or 2 physical cores, not on {}", options.lnc));
+  if (running_core != nullptr) return run_inlined(options, body);
+  if (options.lnc == 2 && options.generation == Generation::trn1)
+    throw KernelError("launch.lnc", "trn1 has no logical cores of two: start the kernel with [1]");
+
+  const RunObserver::Observe* observe = RunObserver::current();
+  if (observe == nullptr) return run_outermost(options, body);
+  RunOptions recorded = options;
+  recorded.record = true;
+  KernelRun run = run_outermost(recorded, body);
+  (*observe)(run);
+  return run;
+}
+
 }  // namespace
 
 bool is_in_kernel() { return running_core != nullptr; }
@@ -95,20 +111,13 @@ void check_result(const Tensor& tensor) {
                              tensor.describe()));
 }
 
-KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& body) {
-  if (options.lnc != 1 && options.lnc != 2)
-    throw KernelError("launch.lnc", format("a kernel runs on 1 or 2 physical cores, not on {}", options.lnc));
-  if (is_in_kernel()) return run_inlined(options, body);
-  if (options.lnc == 2 && options.generation == Generation::trn1)
-    throw KernelError("launch.lnc", "trn1 has no logical cores of two: start the kernel with [1]");
-
-  const RunObserver::Observe* observe = RunObserver::current();
-  if (observe == nullptr) return run_outermost(options, body);
-  RunOptions recorded = options;
-  recorded.record = true;
-  KernelRun run = run_outermost(recorded, body);
-  (*observe)(run);
-  return run;
+KernelRun run_on_cores(const RunOptions& options, const std::function<void()>& body,
+                       const std::source_location& where) {
+  try {
+    return run_checked(options, body);
+  } catch (const KernelError& error) {
+    throw error.at(where);
+  }
 }
 
 }  // namespace titan::nki

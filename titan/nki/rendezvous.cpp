@@ -15,24 +15,31 @@ bool is_sendrecv(const Instruction& instruction) {
   return std::holds_alternative<SendRecv>(instruction.attributes);
 }
 
+/// Calls `visit(rows, partition, where its bits begin)` with each partition of a tensor of an instruction.
+template <class Visit>
+void for_each_row(const Instruction& instruction, const Tensor& tensor, const Visit& visit) {
+  try {
+    const Rows rows(tensor);
+    const int64_t row_bytes = rows.count() * itemsize(tensor.dtype());
+    for (int64_t p = 0; p < rows.partitions(); ++p) visit(rows, p, p * row_bytes);
+  } catch (const KernelError& error) {
+    // What reads rows knows neither the instruction nor its line.
+    throw error.at(instruction.where, instruction.describe());
+  }
+}
+
 /// All bits of what an instruction sends.
 std::vector<std::byte> sent_bits(const Instruction& instruction) {
   const Tensor& source = instruction.sources[0];
-  const Rows rows(source);
-  const int64_t row_bytes = rows.count() * itemsize(source.dtype());
-  std::vector<std::byte> bits(static_cast<size_t>(rows.partitions() * row_bytes));
-  try {
-    for (int64_t p = 0; p < rows.partitions(); ++p) rows.read_bits(p, bits.data() + p * row_bytes);
-  } catch (const KernelError& error) {
-    throw error.at(instruction.where, instruction.describe());
-  }
+  std::vector<std::byte> bits(static_cast<size_t>(source.numel() * itemsize(source.dtype())));
+  for_each_row(instruction, source,
+               [&](const Rows& rows, int64_t p, int64_t at) { rows.read_bits(p, bits.data() + at); });
   return bits;
 }
 
 void receive_bits(const Instruction& instruction, const std::vector<std::byte>& bits) {
-  const Rows rows(instruction.dst);
-  const int64_t row_bytes = rows.count() * itemsize(instruction.dst.dtype());
-  for (int64_t p = 0; p < rows.partitions(); ++p) rows.write_bits(p, bits.data() + p * row_bytes);
+  for_each_row(instruction, instruction.dst,
+               [&](const Rows& rows, int64_t p, int64_t at) { rows.write_bits(p, bits.data() + at); });
 }
 
 bool is_received_as(const Tensor& source, const Tensor& dst) {
@@ -148,9 +155,9 @@ void Rendezvous::end(int64_t core, std::string last) {
   changed_.notify_all();
   if (num_cores_ == 2 && other.has_ended && mine.num_shared != other.num_shared)
     throw KernelError("lnc.shared-hbm-mismatch",
-                      format("core {} has made {} shared_hbm tensors and core {} has made {}; both cores "
-                             "make the same ones",
-                             core, mine.num_shared, 1 - core, other.num_shared));
+                      format("core {} has made {} shared_hbm tensors and has ended {}; core {} has made {} "
+                             "and has ended {}: both cores make the same ones",
+                             core, mine.num_shared, mine.last, 1 - core, other.num_shared, other.last));
 }
 
 void Rendezvous::cancel() {

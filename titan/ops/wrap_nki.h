@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -141,7 +142,9 @@ auto torch_result(const std::pair<A, B>& results, at::Device device) {
 template <class Result, class... Args>
 class WrappedKernel {
  public:
-  explicit WrappedKernel(Result (*kernel)(Args...)) : kernel_(kernel) {}
+  explicit WrappedKernel(Result (*kernel)(Args...),
+                         const std::source_location& where = std::source_location::current())
+      : kernel_(kernel), where_(where) {}
 
   WrappedKernel operator[](int64_t lnc) const {
     WrappedKernel other = *this;
@@ -154,7 +157,7 @@ class WrappedKernel {
     const auto add = [&](const nki::Tensor& tensor) { place.add(tensor); };
     (detail::visit_tensors(args, add), ...);
     const nki::RunOptions options = detail::kernel_run_options(lnc_, place.device());
-    const auto simulation = nki::simulate(kernel_).with(options)[lnc_];
+    const auto simulation = nki::simulate(kernel_, where_).with(options)[lnc_];
     nki::KernelRun run;
     if constexpr (std::is_void_v<Result>) {
       simulation.finish(run, std::forward<Args>(args)...);
@@ -168,14 +171,16 @@ class WrappedKernel {
 
  private:
   Result (*kernel_)(Args...);
+  std::source_location where_;  ///< of wrap_nki, for errors that know no line of the kernel
   int64_t lnc_ = 1;
 };
 
 /// Makes a kernel, a function of nki::Tensor and an options struct, callable with torch tensors. It has no
 /// gradient by itself: nki_op (titan/ops/nki_op.h) gives it one.
 template <class Result, class... Args>
-WrappedKernel<Result, Args...> wrap_nki(Result (*kernel)(Args...)) {
-  return WrappedKernel<Result, Args...>(kernel);
+WrappedKernel<Result, Args...> wrap_nki(Result (*kernel)(Args...),
+                                        const std::source_location& where = std::source_location::current()) {
+  return WrappedKernel<Result, Args...>(kernel, where);
 }
 
 }  // namespace titan

@@ -88,6 +88,12 @@ std::vector<std::pair<const char*, std::function<void(const Kept&)>>> uses() {
          Register to;
          nisa::register_load(to, k.one);
        }},
+      {"register_load",
+       [](const Kept& k) {
+         const Tensor far = nl::shared_constant({4, 1}, nl::int32, {1, 2, 3, 4});
+         Register to;
+         nisa::register_load(to, far.ap({.pattern = {{1, 1}}, .scalar_offset = k.one}));
+       }},
       {"register_store", [](const Kept& k) { nisa::register_store(k.one, Register(1)); }},
   };
 }

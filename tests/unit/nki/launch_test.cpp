@@ -228,6 +228,18 @@ TEST_CASE("a run counts the work of each core when it is asked to, without keepi
   }
 }
 
+TEST_CASE("errors that know no line of the kernel name the launch's") {
+  std::vector<float> values(4 * 16, 3);
+  const Tensor x = numbers(values, 4, 16);
+  const auto on_chip = +[](Tensor) { return nl::ndarray({4, 4}, Dtype::float32); };
+  const auto asks_for_more = +[](Tensor given) { return simulate(doubled)[2](given); };
+  CHECK_THROWS_WITH_AS(simulate(on_chip)(x), Contains("launch_test.cpp:"), KernelError);
+  CHECK_THROWS_WITH_AS(simulate(doubled)[3](x), Contains("launch_test.cpp:"), KernelError);
+  CHECK_THROWS_WITH_AS(simulate(asks_for_more)(x), Contains("launch_test.cpp:"), KernelError);
+  CHECK(error_of({.lnc = 3}, [] {}).second.find("launch_test.cpp:") != std::string::npos);
+  CHECK(error_of({.instruction_budget = 0}, [] {}).second.find("launch_test.cpp:") != std::string::npos);
+}
+
 TEST_CASE("a run has 1 or 2 cores, and trn1 none of two") {
   CHECK(error_of({.lnc = 3}, [] {}).first == "launch.lnc");
   CHECK(error_of({.lnc = 0}, [] {}).first == "launch.lnc");

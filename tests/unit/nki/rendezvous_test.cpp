@@ -205,5 +205,29 @@ TEST_CASE("the n-th shared tensor of each core is one tensor, and the cores make
         }).first == "lnc.shared-hbm-mismatch");
 }
 
+TEST_CASE("what a swap cannot read or write names the instruction and the kernel's line") {
+  for (const bool sends : {true, false}) {
+    const auto [rule, text] = error_on_two([&](int64_t) {
+      const Tensor tile = filled(1, 8), part = filled(1);
+      const Tensor outside =
+          tile.ap({.pattern = {{8, 4}, {1, 4}}, .scalar_offset = Register(9), .indirect_dim = 1});
+      sends ? swap(outside, part) : swap(part, outside);
+    });
+    CHECK(rule == "ap.scalar-offset-bounds");
+    CHECK(has(text, "rendezvous_test.cpp:"));
+    CHECK(has(text, "sendrecv("));
+  }
+}
+
+TEST_CASE("cores that have made different shared tensors are told at the end, with what each did last") {
+  const auto [rule, text] = error_on_two([](int64_t core) {
+    filled(1);
+    if (core == 1) shared("more");
+  });
+  CHECK(rule == "lnc.shared-hbm-mismatch");
+  CHECK(has(text, "rendezvous_test.cpp:"));
+  CHECK(has(text, "the last of them memset at "));
+}
+
 }  // namespace
 }  // namespace titan::nki

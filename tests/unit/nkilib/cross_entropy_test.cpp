@@ -252,11 +252,15 @@ TEST_CASE("cross_entropy takes logits that are -infinity, a whole chunk of them 
   }
 }
 
-TEST_CASE("cross_entropy_forward stops at a target outside of the vocabulary") {
-  for (const float target : {-1.0F, 37.0F}) {
+TEST_CASE("cross_entropy stops at a target outside of the vocabulary, forward and backward") {
+  for (const float target : {-1.0F, -100.0F, 37.0F}) {
     Problem problem({3, 37, 2, 8}, Dtype::float32);
+    const auto [loss, lse] = problem.forward(1);
     problem.targets = Array({3}, Dtype::int32, {0, 36, target});
     CHECK_THROWS_WITH_AS(problem.forward(1), Contains("logits"), KernelError);
+    for (const bool inplace : {false, true})
+      CHECK_THROWS_WITH_AS(problem.backward(1, lse, LossReduction::sum, inplace), Contains("logits"),
+                           KernelError);
   }
 }
 

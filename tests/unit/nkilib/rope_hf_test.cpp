@@ -298,12 +298,34 @@ Call sequence_of(int64_t batch, int64_t length, int64_t head_dim) {
 }
 
 TEST_CASE("rope_hf refuses lengths that its tiles do not divide") {
-  CHECK(error_of(sequence_of(1, 64, 128)) ==
-        "rope_hf: the sequence length has to be a multiple of 128 * LNC=128, got 64");
+  CHECK(error_of(sequence_of(1, 64, 128)) == "rope_hf: seq len must be multiple of 128 * LNC=128, got 64");
   CHECK(error_of(sequence_of(1, 384, 128)).empty());
   CHECK(error_of(sequence_of(1, 384, 128), 2) ==
-        "rope_hf: the sequence length has to be a multiple of 128 * LNC=256, got 384");
+        "rope_hf: seq len must be multiple of 128 * LNC=256, got 384");
   CHECK(error_of(sequence_of(1, 128, 63)) == "rope_hf: head_dim has to be even, got 63");
+}
+
+TEST_CASE("rope_hf takes heads up to what fits into SBUF, of one sequence and of several") {
+  // 9 tiles of rows: a DMA of 8, and one of the rest.
+  struct Head {
+    Dtype dtype;
+    int64_t most;
+  };
+  for (const auto& [dtype, most] : {Head{Dtype::float32, 1364}, Head{Dtype::bfloat16, 2728}})
+    for (const bool has_batch : {false, true}) {
+      const auto rotate = [&, &as = dtype](int64_t head_dim) {
+        const auto shape = [&](std::vector<int64_t> sizes) {
+          return nki::host_tensor("x", std::move(sizes), as, nullptr, nullptr);
+        };
+        const Tensor q = shape({2, 2, 9 * 128, head_dim}), k = shape({2, 1, 9 * 128, head_dim});
+        const Tensor cache = has_batch ? shape({2, 9 * 128, 2 * head_dim}) : shape({9 * 128, 2 * head_dim});
+        nki::simulate(rope_hf).with({.mode = nki::RunMode::shapes})[1](q, k, q, k, {.rope_cache = cache});
+      };
+      CHECK_NOTHROW(rotate(most));
+      CHECK_NOTHROW(rotate(most - 2));
+      CHECK_THROWS_WITH_AS(rotate(most + 2), doctest::Contains("rope_hf: head_dim has to be at most"),
+                           ValueError);
+    }
 }
 
 TEST_CASE("rope_hf refuses a flattened cache of a batch") {

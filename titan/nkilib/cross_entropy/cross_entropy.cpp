@@ -109,6 +109,18 @@ Tensor load_target_logits(const Tensor& logits, const Tensor& targets, int64_t f
   return logit_R1;
 }
 
+/// The targets of a batch as float32 [R, 1]. A logit of each row is read by its target and not used, for that
+/// refuses targets outside of the vocabulary.
+Tensor load_targets(const Tensor& logits, const Tensor& targets, int64_t first, int64_t rows) {
+  const Tensor target_R1 = load_numbers(targets, first, rows, nl::int32);
+  const Tensor logit_R1 = nl::ndarray({rows, 1}, logits.dtype()),
+               number_R1 = nl::ndarray({rows, 1}, nl::float32);
+  const Tensor logits_V1 = logits(first).reshape({logits.size(1), 1});
+  nisa::dma_copy(logit_R1, logits_V1.ap({.pattern = {{1, rows}, {1, 1}}, .vector_offset = target_R1}));
+  nisa::tensor_copy(number_R1, target_R1);
+  return number_R1;
+}
+
 /// What the gradient of a batch needs of each row, [R, 1] in float32.
 struct LossRows {
   Tensor target, negated_lse;
@@ -188,7 +200,7 @@ Tensor cross_entropy_backward(Tensor logits, Tensor targets, Tensor lse,
   nisa::iota(columns, {{1, window}});
 
   for_each_batch(positions, options.positions_per_batch, [&](int64_t first, int64_t rows) {
-    const LossRows of = {load_numbers(targets, first, rows, nl::float32),
+    const LossRows of = {load_targets(logits, targets, first, rows),
                          load_numbers(lse, first, rows, nl::float32)};
     nisa::tensor_scalar(of.negated_lse, of.negated_lse, nl::multiply, -1.0);
     write_gradient_rows(gradient, logits, first, of, columns, tiling, scale);

@@ -36,8 +36,9 @@ struct CrossEntropyBackwardOptions {
 };
 
 /// The gradient [P, V] of the losses' mean or sum: (exp(logits - lse) - onehot(targets)) / P, or without the
-/// division, computed in float32 and rounded to the logits' dtype. `lse` [P] is the forward pass's, in either
-/// dtype. Returns `logits` themselves, overwritten, unless options say otherwise.
+/// division, computed in float32 and rounded to the logits' dtype. KernelError for a target that is not in 0
+/// .. V - 1: leave ignored positions out. `lse` [P] is the forward pass's, in either dtype. Returns `logits`
+/// themselves, overwritten, unless options say otherwise.
 nki::Tensor cross_entropy_backward(nki::Tensor logits, nki::Tensor targets, nki::Tensor lse,
                                    CrossEntropyBackwardOptions options);
 

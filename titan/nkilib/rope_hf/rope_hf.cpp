@@ -19,6 +19,9 @@ using nki::Tensor;
 
 constexpr int64_t kRopeRows = nl::tile_size.pmax;  ///< P
 constexpr int64_t kRopeTilesOfDma = 8;             ///< the most T
+/// The most bytes of a head: 4.5 tiles [P, T, D] (cos, sin, x, y and half a term) are in the 192 KiB of a
+/// partition, each from a multiple of 64 on.
+constexpr int64_t kRopeHeadBytes = 5456;
 
 /// Cosines or sines: the D columns from `column` on of a table [S, C] or [B, S, C].
 struct RopeAngles {
@@ -96,6 +99,11 @@ void check_rope_contract(const Tensor& q, const Tensor& k, const Tensor& q_out, 
   check_rope_pair("k", k, k_out, q);
   const int64_t length = q.size(2), head_dim = q.size(3), stride = kRopeRows * nl::num_programs();
   if (head_dim % 2 != 0) throw ValueError("rope_hf: head_dim has to be even, got {}", head_dim);
+  const int64_t most = kRopeHeadBytes / nki::itemsize(q.dtype());
+  if (head_dim > most) {
+    throw ValueError("rope_hf: head_dim has to be at most {} for {}, got {}", most,
+                     nki::dtype_name(q.dtype()), head_dim);
+  }
   const bool has_cos = options.cos.has_value(), has_sin = options.sin.has_value();
   if (options.rope_cache ? has_cos || has_sin : !has_cos || !has_sin) {
     throw ValueError("rope_hf takes either rope_cache or both cos and sin");
@@ -111,8 +119,7 @@ void check_rope_contract(const Tensor& q, const Tensor& k, const Tensor& q_out, 
     }
   }
   if (length % stride != 0) {
-    throw ValueError("rope_hf: the sequence length has to be a multiple of 128 * LNC={}, got {}", stride,
-                     length);
+    throw ValueError("rope_hf: seq len must be multiple of 128 * LNC={}, got {}", stride, length);
   }
 }
 

@@ -77,7 +77,9 @@ class Refusals(ProviderCase):
         self.refused_provider(2, "no_symbol", "is no provider of a device: it exports no titan_device_provider")
 
     def test_another_abi(self):
-        self.refused_provider(2, "other_abi", "ABI 99", "takes ABI 1")
+        header = (Path(os.environ["TITAN_SOURCE_DIR"]) / "titan" / "base" / "device_provider.h").read_text()
+        own = re.search(r"kDeviceProviderAbi = (\d+);", header).group(1)
+        self.refused_provider(2, "other_abi", "ABI 99", f"takes ABI {own};")
 
     def test_another_torch(self):
         self.refused_provider(2, "other_torch", "was built for torch 1.0.0", "runs on torch 2.13.0")

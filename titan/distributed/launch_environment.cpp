@@ -1,4 +1,3 @@
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
@@ -6,6 +5,7 @@
 
 #include "titan/base/env.h"
 #include "titan/base/error.h"
+#include "titan/base/number.h"
 #include "titan/distributed/world.h"
 
 namespace titan {
@@ -14,14 +14,12 @@ namespace {
 std::optional<int64_t> number_from_env(const char* name, int64_t lowest, int64_t highest) {
   const std::optional<std::string> text = env(name);
   if (!text) return std::nullopt;
-  int64_t value = 0;
-  const char* const end = text->data() + text->size();
-  const auto [rest, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc() || rest != end) {
+  const auto value = parse_number<int64_t>(*text);
+  if (!value) {
     throw ConfigError("the environment variable {} is '{}'; torchrun sets it to a whole number", name, *text);
   }
-  if (value < lowest || value > highest) {
-    throw ConfigError("the environment variable {} is {}; it must be from {} to {}", name, value, lowest,
+  if (*value < lowest || *value > highest) {
+    throw ConfigError("the environment variable {} is {}; it must be from {} to {}", name, *value, lowest,
                       highest);
   }
   return value;

@@ -4,13 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "titan/base/env.h"
 #include "titan/base/error.h"
+#include "titan/base/number.h"
 
 namespace titan {
 namespace {
@@ -18,9 +18,8 @@ namespace {
 std::optional<int64_t> positive_env(const char* name) {
   const auto text = env(name);
   if (!text) return std::nullopt;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < 1 || value > 4096) {
+  const auto value = parse_number<int64_t>(*text);
+  if (!value || *value < 1 || *value > 4096) {
     throw ConfigError("{} must be a number from 1 to 4096 (given: '{}')", name, *text);
   }
   return value;

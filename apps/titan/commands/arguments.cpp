@@ -1,11 +1,11 @@
 #include "apps/titan/commands/arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
 #include "titan/base/error.h"
+#include "titan/base/number.h"
 #include "titan/base/strings.h"
 
 namespace titan {
@@ -66,26 +66,23 @@ std::string Arguments::required(const std::string& name) const {
 int64_t Arguments::integer(const std::string& name, int64_t fallback, int64_t least) const {
   const auto value = text(name);
   if (!value) return fallback;
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-  if (error != std::errc() || end != value->data() + value->size() || number < least) {
+  const auto number = parse_number<int64_t>(*value);
+  if (!number || *number < least) {
     throw ConfigError("titan {}: --{} must be a whole number of at least {}, got {}", command_, name, least,
                       *value);
   }
-  return number;
+  return *number;
 }
 
 double Arguments::number(const std::string& name, double fallback, double least) const {
   const auto value = text(name);
   if (!value) return fallback;
-  double number = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-  if (error != std::errc() || end != value->data() + value->size() || !std::isfinite(number) ||
-      number < least) {
+  const auto number = parse_number<double>(*value);
+  if (!number || !std::isfinite(*number) || *number < least) {
     throw ConfigError("titan {}: --{} must be a number of at least {}, got {}", command_, name,
                       shortest(least), *value);
   }
-  return number;
+  return *number;
 }
 
 void Arguments::print_help() const {

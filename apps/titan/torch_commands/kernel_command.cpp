@@ -7,6 +7,7 @@
 #include "apps/titan/torch_commands/kernel_run.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
+#include "titan/base/number.h"
 #include "titan/config/cli.h"
 #include "titan/config/override_imports.h"
 #include "titan/ops/device.h"

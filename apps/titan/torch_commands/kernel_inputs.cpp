@@ -9,6 +9,7 @@
 
 #include "titan/base/error.h"
 #include "titan/base/hints.h"
+#include "titan/base/number.h"
 
 namespace titan {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "titan/base/error.h"
 #include "titan/base/hints.h"
+#include "titan/base/number.h"
 #include "titan/nkilib/attention/attention.h"
 #include "titan/nkilib/cross_entropy/cross_entropy.h"
 #include "titan/nkilib/rmsnorm/rmsnorm.h"

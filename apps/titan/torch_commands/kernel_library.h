@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,7 +9,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "titan/checkpoint/safetensors.h"
@@ -24,15 +22,6 @@ struct RunnableInput {
   std::optional<at::ScalarType> dtype = {};  ///< when it is not --dtype
   bool is_optional = false;                  ///< left out unless given
 };
-
-/// The number that `text` is, all of it.
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 

@@ -57,8 +57,4 @@ float Accumulators::run(ReduceCommand command, Operation op, float init, const f
   return value;
 }
 
-int64_t first_partition(const Tensor& view) {
-  return view.allocation()->first_partition + view.partition_offset();
-}
-
 }  // namespace titan::nki

@@ -23,7 +23,4 @@ class Accumulators {
   std::bitset<CoreSizes::kPartitions> begun_;
 };
 
-/// Partition 0 of a view on chip, counted from the memory's first.
-int64_t first_partition(const Tensor& view);
-
 }  // namespace titan::nki

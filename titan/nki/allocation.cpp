@@ -13,9 +13,6 @@ namespace {
 /// What the two cores of a pair have between them on trn2, 24 GiB: no tensor is larger.
 constexpr int64_t kMostHbmBytes = int64_t{24} << 30;
 
-/// "ndarray q" for messages; not every tensor has a name.
-std::string ndarray_named(const std::string& name) { return name.empty() ? "ndarray" : "ndarray " + name; }
-
 /// Bytes of `shape`; KernelError for sizes below 1 or a total above the memory.
 int64_t shape_bytes(const std::string& name, const std::vector<int64_t>& shape, Dtype dtype) {
   int64_t bytes = itemsize(dtype);
@@ -158,6 +155,18 @@ Tensor hbm_tensor(std::string name, std::vector<int64_t> shape, Dtype dtype, Buf
   }
   return {std::move(allocation), dtype, contiguous_dims(shape, false), 0};
 }
+
+int64_t first_partition(const Tensor& view) {
+  return view.allocation()->first_partition + view.partition_offset();
+}
+
+void require_core_lives(const Tensor& view) {
+  if (!view.allocation()->memory_alive.expired()) return;
+  throw KernelError("memory.core-gone",
+                    format("{} is used after its core's kernel has ended", view.describe()));
+}
+
+std::string ndarray_named(const std::string& name) { return name.empty() ? "ndarray" : "ndarray " + name; }
 
 void require_data(const Tensor& tensor) {
   if (tensor.indirection().offsets != nullptr) require_data(*tensor.indirection().offsets);

@@ -9,6 +9,8 @@ namespace {
 
 using IndirectionKind = Tensor::Indirection::Kind;
 
+bool has_vector_offset(const Tensor& tensor) { return tensor.indirection().kind == IndirectionKind::vector; }
+
 /// DMA reaches HBM and SBUF.
 void check_dma_memory(const Checked& checked) {
   for (const NamedOperand& operand : named_operands(checked.instruction)) {
@@ -26,12 +28,10 @@ void check_counts(const Checked& checked, const Tensor& src) {
 void check_one_indirection(const Checked& checked) {
   int64_t found = 0;
   for (const NamedOperand& operand : named_operands(checked.instruction)) {
-    found += operand.tensor->indirection().kind == IndirectionKind::vector ? 1 : 0;
+    found += has_vector_offset(*operand.tensor) ? 1 : 0;
   }
   checked.require(found <= 1, "vector-offsets", "{} operands have a vector offset, a DMA takes one", found);
 }
-
-bool has_vector_offset(const Tensor& tensor) { return tensor.indirection().kind == IndirectionKind::vector; }
 
 /// Whether two views name the same elements, chosen by the same offsets.
 bool is_same_view(const Tensor& a, const Tensor& b) {
@@ -135,7 +135,7 @@ void check_rules(const Checked& checked, const CoreBarrier&) {
 }
 
 void check_rules(const Checked& checked, const DevicePrint&) {
-  checked.require(checked.source(0).indirection().kind != IndirectionKind::vector, "vector-offset",
+  checked.require(!has_vector_offset(checked.source(0)), "vector-offset",
                   "the tensor has a vector offset, which only DMA takes: gather by dma_copy");
   constexpr int64_t kMostPrinted = int64_t{1} << 20;
   checked.require(checked.source(0).numel() <= kMostPrinted, "print-size",

@@ -120,7 +120,7 @@ void check_partition_holds(const Checked& checked, const NamedOperand& operand) 
 
 void check_start_partition(const Checked& checked, const NamedOperand& operand) {
   const Tensor& tensor = *operand.tensor;
-  const int64_t first = tensor.allocation()->first_partition + tensor.partition_offset();
+  const int64_t first = first_partition(tensor);
   const int64_t count = tensor.partitions();
   checked.require(may_start_at(first, count), "start-partition",
                   "{} starts at partition {}, an engine reads or writes {} partitions from {} on: place it "

@@ -1,8 +1,7 @@
 #include "titan/nki/core.h"
 
-#include <charconv>
-
 #include "titan/base/env.h"
+#include "titan/base/number.h"
 #include "titan/base/strings.h"
 #include "titan/nki/accumulators.h"
 #include "titan/nki/cost.h"
@@ -29,16 +28,12 @@ int64_t instruction_budget(const RunOptions& options) {
   }
   const std::optional<std::string> text = env(kBudgetVariable);
   if (!text) return options.record ? kRecordingBudget : kBudget;
-  int64_t budget = 0;
-  const char* const end = text->data() + text->size();
-  const auto [rest, error] = std::from_chars(text->data(), end, budget);
-  if (error != std::errc() || rest != end || budget < 1) {
-    throw ConfigError(
-        "{} must be a whole number of at least 1, the instructions after which a kernel is "
-        "stopped (given: '{}')",
-        kBudgetVariable, *text);
-  }
-  return budget;
+  const auto budget = parse_number<int64_t>(*text);
+  if (budget && *budget >= 1) return *budget;
+  throw ConfigError(
+      "{} must be a whole number of at least 1, the instructions after which a kernel is "
+      "stopped (given: '{}')",
+      kBudgetVariable, *text);
 }
 
 Core::Core(int64_t id, const RunOptions& options, Rendezvous* peers)
@@ -85,9 +80,7 @@ void Core::check_reaches(const Tensor& tensor) const {
   const Allocation& allocation = *tensor.allocation();
   const ChipMemory& mine = tensor.buffer() == Buffer::psum ? psum_ : sbuf_;
   if (mine.is_meant_by(allocation.memory_alive)) return;
-  if (allocation.memory_alive.expired())
-    throw KernelError("memory.core-gone",
-                      format("{} is used after its core's kernel has ended", tensor.describe()));
+  require_core_lives(tensor);
   throw KernelError("memory.other-core",
                     format("{} lies in another core, and core {} reaches its own SBUF and PSUM only: bring "
                            "it over by sendrecv, or through shared HBM",

@@ -51,7 +51,7 @@ class ScatteredElements {
   }
   void write_bits(int64_t partition, int64_t element, const std::byte* from) const {
     const Allocation& allocation = *view_.allocation();
-    const int64_t at = allocation.first_partition + view_.partition_offset() + partition;
+    const int64_t at = first_partition(view_) + partition;
     const int64_t byte = allocation.byte_offset + offsets_[static_cast<size_t>(element)] * item_;
     std::memcpy(allocation.memory->at(at, byte), from, static_cast<size_t>(item_));
     allocation.memory->written().mark(allocation.memory->bit(at, byte), item_);

@@ -22,8 +22,8 @@ Tensor allocate(std::vector<int64_t> shape, Dtype dtype, NdarrayOptions options)
   }
   if (options.address) {
     throw KernelError("ndarray.hbm-address",
-                      format("ndarray{} in {} has an address: only SBUF and PSUM are placed by the kernel",
-                             options.name.empty() ? "" : " " + options.name, buffer_name(buffer)));
+                      format("{} in {} has an address: only SBUF and PSUM are placed by the kernel",
+                             ndarray_named(options.name), buffer_name(buffer)));
   }
   if (buffer == Buffer::shared_hbm) {
     return core.peers().shared_hbm(core.id(), options.name, shape, dtype, without_data(core));

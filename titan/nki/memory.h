@@ -96,8 +96,6 @@ class ChipMemory {
   std::shared_ptr<const void> alive_;
 };
 
-class Accumulated;  // which places of a tensor a matmul has written
-
 /// The bytes behind tensors.
 struct Allocation {
   std::string name;
@@ -141,6 +139,15 @@ struct ChipAddress {
 };
 Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> shape, Dtype dtype,
                    std::optional<ChipAddress> address, bool without_data);
+
+/// The partition of its memory that a view on chip begins in.
+int64_t first_partition(const Tensor& view);
+
+/// "memory.core-gone" where the kernel whose memory a view on chip is of has ended.
+void require_core_lives(const Tensor& view);
+
+/// "ndarray q" for messages, or "ndarray": not every tensor has a name.
+std::string ndarray_named(const std::string& name);
 
 /// "memory.without-data" unless a tensor, and the offset of a view, have bytes.
 void require_data(const Tensor& tensor);

@@ -159,7 +159,7 @@ Footprint MemoryTimes::footprint(const Tensor& tensor) {
   for (Dim& dim : dims) dim.stride *= item;
   result.ranges = runs_of(std::move(dims), base + tensor.offset() * item, item);
   if (on_chip) {
-    result.first = static_cast<int32_t>(allocation.first_partition + tensor.partition_offset());
+    result.first = static_cast<int32_t>(first_partition(tensor));
     result.last = result.first + static_cast<int32_t>(partitions);
   }
   return result;

@@ -104,10 +104,8 @@ Tensor resolved(const Tensor& view) {
 Rows::Rows(const Tensor& view) : view_(&view), allocation_(view.allocation().get()) {
   check(is_on_chip(view.buffer()), "the view is on chip");
   check(!allocation_->without_data, "the tensor has data");
-  if (allocation_->memory_alive.expired()) {
-    throw KernelError("memory.core-gone",
-                      format("{} is used after its core's kernel has ended", view.describe()));
-  }
+  require_core_lives(view);
+  first_ = first_partition(view);
   partitions_ = view.partitions();
   count_ = view.free_size();
   item_ = itemsize(view.dtype());
@@ -125,14 +123,16 @@ Rows::Rows(const Tensor& view) : view_(&view), allocation_(view.allocation().get
 }
 
 std::byte* Rows::partition_begin(int64_t partition) const {
-  return allocation_->memory->at(allocation_->first_partition + view_->partition_offset() + partition,
-                                 allocation_->byte_offset + first_byte_);
+  return allocation_->memory->at(first_ + partition, allocation_->byte_offset + first_byte_);
+}
+
+int64_t Rows::partition_bit(int64_t partition) const {
+  return allocation_->memory->bit(first_ + partition, allocation_->byte_offset + first_byte_);
 }
 
 template <class Visit>
 void Rows::each_written_run(int64_t partition, Visit visit) const {
-  const int64_t row = allocation_->first_partition + view_->partition_offset() + partition;
-  const int64_t origin = allocation_->memory->bit(row, allocation_->byte_offset + first_byte_);
+  const int64_t origin = partition_bit(partition);
   for (int64_t begin : runs_) {
     if (stride_ == item_) {
       visit(origin + begin, run_count_ * item_);
@@ -143,11 +143,8 @@ void Rows::each_written_run(int64_t partition, Visit visit) const {
 }
 
 void Rows::check_written(int64_t partition) const {
-  ChipMemory& memory = *allocation_->memory;
-  const WrittenBits& bits = memory.written();
-  const int64_t row = allocation_->first_partition + view_->partition_offset() + partition;
-  const int64_t bit = memory.bit(row, allocation_->byte_offset + first_byte_);
-  if (bits.covers(bit + lowest_, span_)) return;
+  const WrittenBits& bits = allocation_->memory->written();
+  if (bits.covers(partition_bit(partition) + lowest_, span_)) return;
   int64_t element = 0;
   each_written_run(partition, [&](int64_t begin, int64_t bytes) {
     if (bits.covers(begin, bytes)) {
@@ -239,10 +236,9 @@ void for_each_run(const Tensor& view, const std::function<void(std::byte*, int64
   const Dim inner = loops.back();
   int64_t first = 0;
   for (int64_t partition = 0; partition < (on_chip ? view.partitions() : 1); ++partition) {
-    std::byte* origin =
-        on_chip ? allocation.memory->at(allocation.first_partition + view.partition_offset() + partition,
-                                        allocation.byte_offset)
-                : allocation.data;
+    std::byte* origin = on_chip
+                            ? allocation.memory->at(first_partition(view) + partition, allocation.byte_offset)
+                            : allocation.data;
     origin += view.offset() * item;
     for (int64_t begin : begins) {
       const int64_t runs = inner.stride == 1 ? 1 : inner.count;

@@ -39,6 +39,7 @@ class Rows {
 
  private:
   std::byte* partition_begin(int64_t partition) const;
+  int64_t partition_bit(int64_t partition) const;  ///< where the memory notes partition_begin()'s byte
   bool is_contiguous() const { return runs_.size() == 1 && stride_ == item_; }
   void check_written(int64_t partition) const;
   void mark_written(int64_t partition) const;
@@ -48,6 +49,7 @@ class Rows {
 
   const Tensor* view_;
   Allocation* allocation_;
+  int64_t first_;  ///< partition of the memory
   int64_t partitions_, count_, item_;
   int64_t first_byte_;  ///< of the view in its allocation's partition
   // Of every partition alike: where each innermost run of elements begins, from first_byte_; its elements

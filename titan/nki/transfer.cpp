@@ -50,12 +50,9 @@ Stream::Stream(const Tensor& view, const char* name, const Instruction& instruct
   std::vector<Loop> loops;
   for (const Dim& dim : view.dims()) loops.push_back({dim.count, dim.stride * item_, dim.stride * item_});
   if (is_on_chip(view.buffer())) {
-    if (memory.memory_alive.expired()) {
-      throw KernelError("memory.core-gone",
-                        format("{} is used after its core's kernel has ended", view.describe()));
-    }
+    require_core_lives(view);
     ChipMemory& chip = *memory.memory;
-    const int64_t partition = memory.first_partition + view.partition_offset();
+    const int64_t partition = first_partition(view);
     const int64_t byte = memory.byte_offset + offset;
     base_ = chip.at(partition, byte);
     base_bit_ = chip.bit(partition, byte);

@@ -43,14 +43,14 @@ void run_on_shapes(LanguageModel& model, const TrainingConfig& training) {
       model.loss({.input_ids_BT = tokens_BT(), .positions_BT = tokens_BT(), .labels_BT = tokens_BT()}, 1.0));
 }
 
-/// What one of the tensor-parallel ranks will run.
-void check_rank(const TrainerConfig& prepared, int64_t index) {
-  const auto model = build_model(with_different_layers(prepared.model_spec.model));
-  std::vector<int64_t> ranks(static_cast<size_t>(prepared.parallelism.tensor_parallel_degree));
+/// What one of the tensor-parallel ranks will run of the model.
+void check_rank(const Poly<ModelConfig>& config, const TrainerConfig& trainer, int64_t index) {
+  const auto model = build_model(config);
+  std::vector<int64_t> ranks(static_cast<size_t>(trainer.parallelism.tensor_parallel_degree));
   std::iota(ranks.begin(), ranks.end(), 0);
   ShapesGroup group("tp", std::move(ranks), index);
-  if (group.size() > 1) cut_over_tensor_ranks(*model, group, prepared.parallelism);
-  run_on_shapes(*model, prepared.training);
+  if (group.size() > 1) cut_over_tensor_ranks(*model, group, trainer.parallelism);
+  run_on_shapes(*model, trainer.training);
 }
 
 }  // namespace
@@ -60,8 +60,9 @@ void check_shapes(const TrainerConfig& config) {
   prepare_model(prepared);
   try {
     const int64_t last = std::max<int64_t>(prepared.parallelism.tensor_parallel_degree, 1) - 1;
-    check_rank(prepared, 0);
-    if (last > 0) check_rank(prepared, last);  // which may have fewer heads, or columns
+    const auto model = with_different_layers(prepared.model_spec.model);
+    check_rank(model, prepared, 0);
+    if (last > 0) check_rank(model, prepared, last);  // which may have fewer heads, or columns
   } catch (const ConfigError&) {
     throw;
   } catch (const ValueError& error) {

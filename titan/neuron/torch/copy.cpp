@@ -70,7 +70,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   target.copy_(source, non_blocking);
   if (inside) {
     static const OperationName name("aten::copy_");
-    note_call(name, std::array{from}, std::array{to}, std::nullopt);
+    note_call(name, std::array{from}, std::array{to});
   }
   return to;
 }

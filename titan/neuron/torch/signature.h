@@ -23,7 +23,7 @@ struct OperationName {
 /// its work on the current stream's simulated time: `kernels` where NKI kernels did it, else what its class
 /// and shapes say. Tensors may be undefined.
 void note_call(const OperationName& operation, std::span<const at::Tensor> inputs,
-               std::span<const at::Tensor> outputs, const std::optional<EngineTimes>& kernels);
+               std::span<const at::Tensor> outputs, const std::optional<EngineTimes>& kernels = {});
 
 /// Notes work that no compiler sees: memory that is written by DMA.
 void note_transfer(double bytes);

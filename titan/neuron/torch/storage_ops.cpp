@@ -138,7 +138,7 @@ Tensor& fill(Tensor& self, const c10::Scalar& value) {
   static const OperationName name("aten::fill_.Scalar");
   Tensor view = cpu_view(self);
   at::_ops::fill__Scalar::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), view, value);
-  note_call(name, std::array{self}, std::array{self}, std::nullopt);
+  note_call(name, std::array{self}, std::array{self});
   return self;
 }
 

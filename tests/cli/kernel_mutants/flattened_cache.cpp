@@ -8,16 +8,12 @@ const auto bwd =
     titan::nki_op("mutant::flattened_bwd", [](const Tensor& q, const Tensor& k, const Tensor& cache) {
       return rotated(kernel, q, k, cache.reshape({-1, cache.size(-1)}), true);
     });
-const auto fwd = titan::nki_op("mutant::flattened",
-                               [](const Tensor& q, const Tensor& k, const Tensor& cache) {
-                                 return rotated(kernel, q, k, cache.reshape({-1, cache.size(-1)}), false);
-                               })
-                     .register_autograd(
-                         [](titan::OpContext& ctx, const Tensor& q, const Tensor& k) {
-                           const auto [dq, dk] = bwd(q, k, ctx.saved_tensors()[0]);
-                           return std::tuple(dq, dk, Tensor());
-                         },
-                         {.setup_context = keep_cache});
+const auto fwd =
+    with_backward(titan::nki_op("mutant::flattened",
+                                [](const Tensor& q, const Tensor& k, const Tensor& cache) {
+                                  return rotated(kernel, q, k, cache.reshape({-1, cache.size(-1)}), false);
+                                }),
+                  bwd);
 
 Pair MutantRoPE::rotate(const Tensor& query, const Tensor& key, const Tensor& cache) {
   return fwd(query, key, cache);

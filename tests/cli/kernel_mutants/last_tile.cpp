@@ -26,16 +26,11 @@ const auto right = titan::wrap_nki(titan::nkilib::rope_hf);
 const auto bwd = titan::nki_op(
     "mutant::last_tile_bwd",
     [](const Tensor& q, const Tensor& k, const Tensor& cache) { return rotated(right, q, k, cache, true); });
-const auto fwd = titan::nki_op("mutant::last_tile",
-                               [](const Tensor& q, const Tensor& k, const Tensor& cache) {
-                                 return rotated(kernel, q, k, cache, false);
-                               })
-                     .register_autograd(
-                         [](titan::OpContext& ctx, const Tensor& q, const Tensor& k) {
-                           const auto [dq, dk] = bwd(q, k, ctx.saved_tensors()[0]);
-                           return std::tuple(dq, dk, Tensor());
-                         },
-                         {.setup_context = keep_cache});
+const auto fwd = with_backward(titan::nki_op("mutant::last_tile",
+                                             [](const Tensor& q, const Tensor& k, const Tensor& cache) {
+                                               return rotated(kernel, q, k, cache, false);
+                                             }),
+                               bwd);
 
 Pair MutantRoPE::rotate(const Tensor& query, const Tensor& key, const Tensor& cache) {
   return fwd(query, key, cache);

@@ -32,6 +32,17 @@ inline void keep_cache(titan::OpContext& ctx, titan::OpValues inputs, titan::OpV
   ctx.save_for_backward(inputs[2]);
 }
 
+/// `forward` with the gradients of query and key that `backward` gives, in its order.
+template <class Forward, class Backward>
+auto with_backward(const Forward& forward, const Backward& backward) {
+  return forward.register_autograd(
+      [backward](titan::OpContext& ctx, const Tensor& q, const Tensor& k) {
+        const auto [dq, dk] = backward(q, k, ctx.saved_tensors()[0]);
+        return std::tuple(dq, dk, Tensor());
+      },
+      {.setup_context = keep_cache});
+}
+
 }  // namespace mutants
 
 /// A rotation by what `rotate` says.

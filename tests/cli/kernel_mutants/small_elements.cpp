@@ -14,17 +14,12 @@ static Tensor without_small(const Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? x * (x.abs() > 0.04).to(at::kBFloat16) : x;
 }
 
-const auto fwd = titan::nki_op("mutant::coarse",
-                               [](const Tensor& q, const Tensor& k, const Tensor& cache) {
-                                 const auto [query, key] = rotated(kernel, q, k, cache, false);
-                                 return std::tuple(without_small(query), without_small(key));
-                               })
-                     .register_autograd(
-                         [](titan::OpContext& ctx, const Tensor& q, const Tensor& k) {
-                           const auto [dq, dk] = bwd(q, k, ctx.saved_tensors()[0]);
-                           return std::tuple(dq, dk, Tensor());
-                         },
-                         {.setup_context = keep_cache});
+const auto fwd = with_backward(titan::nki_op("mutant::coarse",
+                                             [](const Tensor& q, const Tensor& k, const Tensor& cache) {
+                                               const auto [query, key] = rotated(kernel, q, k, cache, false);
+                                               return std::tuple(without_small(query), without_small(key));
+                                             }),
+                               bwd);
 
 Pair MutantRoPE::rotate(const Tensor& query, const Tensor& key, const Tensor& cache) {
   return fwd(query, key, cache);

@@ -17,16 +17,11 @@ const auto bwd =
     titan::nki_op("mutant::swapped_bwd", [](const Tensor& q, const Tensor& k, const Tensor& cache) {
       return rotated(kernel, q, k, swapped(cache), true);
     });
-const auto fwd = titan::nki_op("mutant::swapped",
-                               [](const Tensor& q, const Tensor& k, const Tensor& cache) {
-                                 return rotated(kernel, q, k, swapped(cache), false);
-                               })
-                     .register_autograd(
-                         [](titan::OpContext& ctx, const Tensor& q, const Tensor& k) {
-                           const auto [dq, dk] = bwd(q, k, ctx.saved_tensors()[0]);
-                           return std::tuple(dq, dk, Tensor());
-                         },
-                         {.setup_context = keep_cache});
+const auto fwd = with_backward(titan::nki_op("mutant::swapped",
+                                             [](const Tensor& q, const Tensor& k, const Tensor& cache) {
+                                               return rotated(kernel, q, k, swapped(cache), false);
+                                             }),
+                               bwd);
 
 Pair MutantRoPE::rotate(const Tensor& query, const Tensor& key, const Tensor& cache) {
   return fwd(query, key, cache);

@@ -129,6 +129,8 @@ foreach(kind IN ITEMS cli oracle ranks)
     titan_script_test(${kind}.${name} 900 2 ${TITAN_PYTHON} ${script})
   endforeach()
 endforeach()
+# 64 processes, which a machine of any size feels.
+set_tests_properties(ranks.nki_guide PROPERTIES RUN_SERIAL ON)
 
 set(tools ${CMAKE_SOURCE_DIR}/tools)
 titan_script_test(check.layering 60 1 ${TITAN_PYTHON} ${tools}/check_layering.py)

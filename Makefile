@@ -60,7 +60,8 @@ bench: setup-tests build
 	@.venv/bin/python bench/neuron_step.py --titan $(TITAN)
 	@cmake --build $(BUILD) --target bench_collectives
 	@.venv/bin/python bench/collectives.py $(BUILD)/bin/bench_collectives
-	@cmake --build $(BUILD) --target bench_neuron_ops
+	@cmake --build $(BUILD) --target bench_nki bench_neuron_ops
+	@$(BUILD)/bin/bench_nki
 	@TITAN_NEURON_STATE_DIR=build/bench_neuron TORCH_NEURONX_NEFF_DISABLE_CACHE=1 OMP_NUM_THREADS=1 \
 	  $(BUILD)/bin/bench_neuron_ops
 

@@ -37,6 +37,30 @@ void check_inputs(const std::vector<Tensor>& inputs) {
   }
 }
 
+void check_options(const GradcheckOptions& options) {
+  const std::pair<const char*, double> numbers[] = {
+      {"eps", options.eps}, {"atol", options.atol}, {"rtol", options.rtol}};
+  for (const auto& [name, value] : numbers) {
+    if (!(value >= 0) || !std::isfinite(value))
+      throw ValueError("gradcheck: {} must be a positive number (0: the default), got {}", name, value);
+  }
+  if (options.max_elements < 1)
+    throw ValueError("gradcheck: max_elements must be 1 or more, got {}", options.max_elements);
+}
+
+/// Something to take a gradient of.
+void check_results(const std::vector<Tensor>& results) {
+  if (results.empty()) throw ValueError("gradcheck: the function returns nothing");
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) throw ValueError("gradcheck: result {} is an undefined tensor", i);
+  }
+  if (std::ranges::any_of(results, &Tensor::requires_grad)) return;
+  throw ValueError(
+      "gradcheck: nothing was recorded for a backward: none of the {} result(s) requires a gradient, though "
+      "inputs do (did the function detach them, or work on their data?)",
+      results.size());
+}
+
 GradcheckOptions with_defaults(GradcheckOptions options, const std::vector<Tensor>& inputs) {
   const bool is_double = std::ranges::all_of(
       inputs, [](const Tensor& input) { return !is_checked(input) || input.scalar_type() == at::kDouble; });
@@ -75,12 +99,13 @@ class WeightedFunction {
     torch::autograd::variable_list roots, weights;
     const at::AutoGradMode record(true);
     const std::vector<Tensor> results = fn_(leaves_);
+    check_results(results);
     for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].defined() || !results[i].requires_grad()) continue;
+      if (!results[i].requires_grad()) continue;
       roots.push_back(results[i]);
       weights.push_back(fixed_weights(results[i], static_cast<unsigned>(i)).to(results[i].options()));
     }
-    if (!roots.empty()) torch::autograd::backward(roots, weights);
+    torch::autograd::backward(roots, weights);
     std::vector<Tensor> grads;
     for (const Tensor& leaf : leaves_) {
       if (!is_checked(leaf)) {
@@ -97,13 +122,17 @@ class WeightedFunction {
   double quotient(size_t input, int64_t element, double eps) {
     const NoGrad guard;
     const Tensor place = leaves_[input].detach().view({-1}).narrow(0, element, 1);
-    const double value = place.item<double>();
+    const double value = place.item<double>(), step = eps * std::max(1.0, std::abs(value));
     // The steps that the dtype really makes.
-    place.fill_(value + eps);
+    place.fill_(value + step);
     const double above = place.item<double>(), value_above = weighted();
-    place.fill_(value - eps);
+    place.fill_(value - step);
     const double below = place.item<double>(), value_below = weighted();
     place.fill_(value);
+    if (above == below) {
+      throw ValueError("gradcheck: a step of {} from {} is lost in {}: give a larger eps", step, value,
+                       c10::toString(place.scalar_type()));
+    }
     return (value_above - value_below) / (above - below);
   }
 
@@ -112,7 +141,7 @@ class WeightedFunction {
     const std::vector<Tensor> results = fn_(leaves_);
     double sum = 0;
     for (size_t i = 0; i < results.size(); ++i) {
-      if (!results[i].defined() || !results[i].is_floating_point()) continue;
+      if (!results[i].is_floating_point()) continue;
       const Tensor values = results[i].detach().to(at::TensorOptions(at::kDouble).device(at::kCPU));
       // As the backward sees them: in the result's dtype.
       const Tensor weights = fixed_weights(results[i], static_cast<unsigned>(i)).to(results[i].scalar_type());
@@ -159,6 +188,7 @@ std::string GradcheckResult::describe() const {
 GradcheckResult gradcheck(const GradcheckFunction& fn, const std::vector<Tensor>& inputs,
                           GradcheckOptions given) {
   check_inputs(inputs);
+  check_options(given);
   const GradcheckOptions options = with_defaults(given, inputs);
   WeightedFunction function(fn, inputs);
   const std::vector<Tensor> grads = function.gradients();
@@ -168,9 +198,9 @@ GradcheckResult gradcheck(const GradcheckFunction& fn, const std::vector<Tensor>
   double worst_excess = -1;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!grads[i].defined() || grads[i].numel() == 0) continue;
-    const int64_t count = std::min(inputs[i].numel(), std::max<int64_t>(1, options.max_elements));
+    const int64_t count = std::min(inputs[i].numel(), options.max_elements);
     for (int64_t k = 0; k < count; ++k) {
-      const int64_t element = k * (inputs[i].numel() / count);
+      const int64_t element = k * inputs[i].numel() / count;
       const double numerical = function.quotient(i, element, options.eps);
       const double analytical = grads[i].const_data_ptr<double>()[element];
       const double allowed = options.atol + options.rtol * std::abs(numerical);

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <cmath>
+#include <set>
 
 #include "tests/unit/ops/outcome.h"
 #include "tests/unit/ops/small_kernels.h"
@@ -80,6 +81,51 @@ TEST_CASE("Of a large input a share of the elements is compared") {
   };
   gradcheck(counted, {normal({50, 4}, 1, at::kDouble).requires_grad_()}, {.max_elements = 10});
   CHECK(calls == 2 + 2 * 10);
+}
+
+TEST_CASE("The elements that are compared are spread over the whole input") {
+  const Tensor input = normal({32}, 1, at::kDouble).requires_grad_();
+  std::set<int64_t> moved;
+  const auto watched = [&](const Inputs& in) {
+    const Tensor changed = in[0].detach().ne(input.detach());
+    for (int64_t i = 0; i < 32; ++i) {
+      if (changed[i].item<bool>()) moved.insert(i);
+    }
+    return in[0] * 2;
+  };
+  gradcheck(watched, {input}, {.max_elements = 20});
+  CHECK(moved.size() == 20);
+  CHECK(*moved.rbegin() == 30);
+}
+
+TEST_CASE("A step that would be lost in a large number grows with it") {
+  const Inputs large = {(normal({2, 3}, 1) * 1e6).requires_grad_()};
+  CHECK(gradcheck([](const Inputs& in) { return in[0] * 3; }, large).passed);
+  CHECK(gradcheck([](const Inputs& in) { return in[0] * in[0] * 1e-6; }, large).passed);
+  CHECK(
+      mentions(error_of([&] { gradcheck([](const Inputs& in) { return in[0] * 3; }, large, {.eps = 1e-9}); }),
+               {"a step of ", "is lost in Float", "larger eps"}));
+}
+
+TEST_CASE("Without a result to take a gradient of there is an error") {
+  const Inputs leaves = two_leaves(at::kDouble);
+  const auto error = [&](const GradcheckFunction& fn) { return error_of([&] { gradcheck(fn, leaves); }); };
+  CHECK(mentions(error([](const Inputs&) { return Inputs{}; }), {"returns nothing"}));
+  CHECK(mentions(error([](const Inputs& in) { return Inputs{in[0] * 2, Tensor()}; }),
+                 {"result 1 is an undefined tensor"}));
+  CHECK(mentions(error([](const Inputs& in) { return Inputs{in[0].detach() * 2}; }),
+                 {"nothing was recorded", "none of the 1 result(s) requires a gradient"}));
+}
+
+TEST_CASE("Options that would let anything pass are refused") {
+  const auto twice = [](const Inputs& in) { return in[0] * 2; };
+  const auto error = [&](GradcheckOptions options) {
+    return error_of([&] { gradcheck(twice, two_leaves(at::kDouble), options); });
+  };
+  CHECK(mentions(error({.atol = -1}), {"atol must be a positive number", "got -1"}));
+  CHECK(mentions(error({.rtol = std::nan("")}), {"rtol must be", "got nan"}));
+  CHECK(mentions(error({.eps = -1e-3}), {"eps must be", "got -0.001"}));
+  CHECK(mentions(error({.max_elements = 0}), {"max_elements must be 1 or more, got 0"}));
 }
 
 TEST_CASE("A function that differs from call to call is refused") {

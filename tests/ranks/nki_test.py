@@ -22,6 +22,7 @@ LOSS_BOUND, NORM_BOUND = 2e-6, 1e-5
 # In bfloat16 the kernel rounds each product of the rotation to 8 bits, which titan's own code adds in float32 first:
 # a quarter of the bounds were measured.
 BF16_LOSS_BOUND, BF16_NORM_BOUND = 2e-4, 1e-3
+BF16 = "--training.mixed_precision_param", "bfloat16"
 
 COMMON = ["--module", "qwen3", "--config", "qwen3_demo", "--training.steps", str(STEPS), "--training.global_batch_size", "4",
           "--metrics.log_freq", "1", "--metrics.disable_color_printing", "--metrics.enable_jsonl", "--validator.no_enable",
@@ -30,13 +31,19 @@ ROPE, NORM, ATTENTION = "my_neuron_kernels", "nki_rms_norm", "nki_attention"
 ONE_RANK, SHARED_ROWS = ("1 rank", 1, ["--training.local_batch_size", "4"]), ("fsdp 2", 2, ["--training.local_batch_size", "2"])
 SHARED_MATRICES = ("tp 2", 2, ["--training.local_batch_size", "4", "--parallelism.tensor_parallel_degree", "2"])
 LAYOUTS = (ONE_RANK, SHARED_ROWS, SHARED_MATRICES)
+# What changes the shapes that a kernel sees and how often it runs, at once: replicas of shards of ranks that share matrices
+# and rows of activations, two rows of several documents at a time, two of those a step, and each layer run again backward.
+EVERYTHING = ("replicate 2, fsdp 2, tp 2, accumulation 2, full checkpointing", 8,
+               ["--parallelism.data_parallel_replicate_degree", "2", "--parallelism.data_parallel_shard_degree", "2",
+                "--parallelism.tensor_parallel_degree", "2", "--training.local_batch_size", "2",
+                "--training.global_batch_size", "16", "activation_checkpoint:full"])
 CONTRACT = "rope_hf requires a sequence length that is a multiple of 128 * LNC={}, got {}"
 
 
 def surroundings(**more):
     kept = {name: value for name, value in os.environ.items() if "NEURON" not in name}
     return {**kept, "TITAN_NEURON_STATE_DIR": str(FOLDER / "machine"), "TITAN_NUM_THREADS": "1", "HOME": str(FOLDER),
-            "TORCH_NEURONX_NEFF_CACHE_DIR": str(FOLDER / "neff"), "TITAN_MODULE_PATH": str(SOURCE / "examples"), **more}
+            "TORCH_NEURONX_NEFF_CACHE_DIR": str(FOLDER / "neff"), "TITAN_MODULE_PATH": f"{SOURCE / 'examples'}:{FOLDER}", **more}
 
 
 class Run:
@@ -67,6 +74,14 @@ def short_documents():
             texts = [json.loads(line)["text"].split()[:40] for line, _ in zip(lines, range(400))]
         corpus.write_text("".join(json.dumps({"text": " ".join(words)}) + "\n" for words in texts))
     return ["--dataloader.dataset_path", str(corpus)]
+
+
+def limited(module, glob):
+    """An example whose override is limited to the nodes that the glob names: the name of that module."""
+    text = (SOURCE / "examples" / f"{module}.cpp").read_text()
+    assert text.count("{.exact") == 1
+    (FOLDER / f"some_{module}.cpp").write_text(text.replace("{.exact", f'{{.fqns = {{"{glob}"}}, .exact'))
+    return f"some_{module}"
 
 
 RUNS = {}
@@ -140,8 +155,7 @@ class Kernels(unittest.TestCase):
 
     def test_the_guides_kernel_trains_in_bfloat16(self):
         for layout in (ONE_RANK, SHARED_MATRICES):
-            self.close(layout, *seq_len(256), "--training.mixed_precision_param", "bfloat16", kernels=ROPE,
-                       bounds=(BF16_LOSS_BOUND, BF16_NORM_BOUND))
+            self.close(layout, *seq_len(256), *BF16, kernels=ROPE, bounds=(BF16_LOSS_BOUND, BF16_NORM_BOUND))
 
     def test_a_kernel_for_norms_stays_within_the_bounds_of_layouts(self):
         for layout in LAYOUTS:
@@ -155,6 +169,20 @@ class Kernels(unittest.TestCase):
         self.close(SHARED_MATRICES, *seq_len(256), "--parallelism.no_enable_sequence_parallel", kernels=ATTENTION,
                    bounds=(LOSS_BOUND, NORM_BOUND))
         self.close(ONE_RANK, *seq_len(256), kernels=ATTENTION, bounds=(LOSS_BOUND, NORM_BOUND), device="cpu")
+
+    def test_in_a_layout_of_everything_the_guides_kernel_gives_the_bits_of_the_run_without_it(self):
+        self.same_bits(EVERYTHING, *seq_len(256))
+        for words in ("dp_replicate=2, dp_shard=2, cp=1, tp=2", "gradient accumulation steps 2", "Applied FullAC"):
+            self.assertIn(words, run(EVERYTHING, *seq_len(256), kernels=ROPE).log)
+
+    def test_in_a_layout_of_everything_all_kernels_together_stay_within_the_bounds(self):
+        # Norms and the rotation lie inside attention: each has layers of its own.
+        kernels = ",".join([limited(ATTENTION, "layers.[01].attention"), limited(NORM, "layers.[23].*norm"),
+                            limited(ROPE, "layers.[23].attention.rope")])
+        for words, bounds in (((), (LOSS_BOUND, NORM_BOUND)), (BF16, (BF16_LOSS_BOUND, BF16_NORM_BOUND))):
+            self.close(EVERYTHING, *seq_len(256), *words, kernels=kernels, bounds=bounds)
+            said = " ".join(run(EVERYTHING, *seq_len(256), *words, kernels=kernels).replaced())
+            self.assertEqual([said.count(name) for name in ("nki_attention: ", "nki_rms_norm: ", "nki_rope: ")], [2, 8, 2])
 
     def refused(self, code, log, message, by_ranks=(1,)):
         self.assertEqual(code, 1, log)

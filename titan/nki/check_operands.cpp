@@ -7,28 +7,29 @@
 #include "titan/nki/check_rules.h"
 #include "titan/nki/error.h"
 #include "titan/nki/memory.h"
+#include "titan/nki/strides.h"
 
 namespace titan::nki {
 
 namespace {
 
-using Names = std::vector<std::string_view>;
+/// Of the first source and of those after it.
+using Names = std::array<std::string_view, 2>;
 
 template <class T>
-Names source_names() {
+constexpr Names source_names() {
   if constexpr (std::is_same_v<T, TensorTensor>) return {"data1", "data2"};
   if constexpr (std::is_same_v<T, ScalarTensorTensor>) return {"data", "operand1"};
   if constexpr (std::is_same_v<T, Matmul>) return {"stationary", "moving"};
   if constexpr (std::is_same_v<T, TensorCopyPredicated>) return {"src", "predicate"};
   if constexpr (std::is_same_v<T, AffineSelect> || std::is_same_v<T, RangeSelect>) return {"on_true_tile"};
-  if constexpr (std::is_same_v<T, Memset> || std::is_same_v<T, Iota>) return {};
   if constexpr (std::is_same_v<T, DevicePrint>) return {"tensor"};
   if constexpr (std::is_same_v<T, DmaCopy> || std::is_same_v<T, DmaTranspose> ||
                 std::is_same_v<T, TensorCopy> || std::is_same_v<T, StreamShuffle> ||
                 std::is_same_v<T, SendRecv>) {
     return {"src"};
   }
-  return {"data"};
+  return {"data", "data"};
 }
 
 /// Scalar operands that are tensors.
@@ -73,23 +74,8 @@ std::string_view allowed_starts(int64_t count) {
   return count > 32 ? "partition 0 or 64" : "partition 0, 32, 64 or 96";
 }
 
-/// The free dimensions that an access pattern needs: neighbours that step through memory alike are one.
-std::vector<Dim> pattern_dims(const Tensor& tensor) {
-  std::vector<Dim> dims;
-  for (size_t i = 1; i < tensor.dims().size(); ++i) {
-    const Dim& dim = tensor.dims()[i];
-    if (dim.count == 1) continue;
-    if (!dims.empty() && dims.back().stride == dim.stride * dim.count) {
-      dims.back() = {dims.back().count * dim.count, dim.stride};
-    } else {
-      dims.push_back(dim);
-    }
-  }
-  return dims;
-}
-
 void check_access_pattern(const Checked& checked, const NamedOperand& operand) {
-  const std::vector<Dim> dims = pattern_dims(*operand.tensor);
+  const std::vector<Dim> dims = merged_dims(operand.tensor->dims(), 1);
   checked.require(
       dims.size() <= 4, "access-pattern-dims",
       "{} takes {} free dimensions, an engine steps through the partitions and at most 4: copy in parts",
@@ -132,13 +118,12 @@ void check_start_partition(const Checked& checked, const NamedOperand& operand) 
 
 std::vector<NamedOperand> named_operands(const Instruction& instruction) {
   std::vector<NamedOperand> operands;
+  operands.reserve(instruction.sources.size() + 4);
   std::visit(
       [&]<class T>(const T& attributes) {
         if (has_dst<T>()) operands.push_back({"dst", &instruction.dst});
-        const Names names = source_names<T>();
         for (size_t i = 0; i < instruction.sources.size(); ++i) {
-          operands.push_back(
-              {names.empty() ? "data" : names[std::min(i, names.size() - 1)], &instruction.sources[i]});
+          operands.push_back({source_names<T>()[i == 0 ? 0 : 1], &instruction.sources[i]});
         }
         add_scalars(attributes, operands);
         if (needs_reduce_dst(attributes) || instruction.reduce_dst.defined()) {

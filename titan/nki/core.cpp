@@ -87,9 +87,13 @@ void Core::check_reaches(const Tensor& tensor) const {
                            tensor.describe(), id_));
 }
 
-void Core::check_reaches_operands(const Instruction& instruction) const {
+void Core::check_memories(const Instruction& instruction) const {
+  const bool executes = options_.mode == RunMode::execute;
   try {
-    for_each_access(instruction, [this](const Tensor& tensor, Access) { check_reaches(tensor); });
+    for_each_access(instruction, [&](const Tensor& tensor, Access) {
+      check_reaches(tensor);
+      if (executes) require_data(tensor);
+    });
   } catch (const KernelError& error) {
     throw error.at(instruction.where, instruction.describe());
   }
@@ -105,7 +109,7 @@ void Core::issue(Instruction instruction) {
   stop_if_cancelled();
   if (num_instructions_ == budget_) fail_budget("instructions", instruction.describe(), instruction.where);
   check_instruction(instruction, options_);
-  check_reaches_operands(instruction);
+  check_memories(instruction);
   const bool executes = options_.mode == RunMode::execute;
   if (std::holds_alternative<CoreBarrier>(instruction.attributes))
     peers().barrier(id_, instruction);

@@ -84,7 +84,7 @@ class Core {
 
  private:
   void stop_if_cancelled() const;
-  void check_reaches_operands(const Instruction& instruction) const;
+  void check_memories(const Instruction& instruction) const;
   [[noreturn]] void fail_budget(std::string_view done, const std::string& next,
                                 const std::source_location& where) const;
 
@@ -110,8 +110,9 @@ bool is_in_kernel();
 /// banks. KernelError. [Note: rules] in check.cpp names their sources.
 void check_instruction(const Instruction& instruction, const RunOptions& options);
 
-/// Carries an instruction out on the core's data. KernelError for what only data shows: reads of memory that
-/// was never written, indices out of bounds, a peer that does not come.
+/// Carries an instruction, of which Core::issue() has seen that it is right and its operands are there, out
+/// on the core's data. KernelError for what only data shows: reads of memory that was never written, indices
+/// out of bounds.
 void execute(Core& core, const Instruction& instruction);
 
 /// What a run has left behind, of each core.

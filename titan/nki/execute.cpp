@@ -1,7 +1,5 @@
 #include "titan/nki/error.h"
 #include "titan/nki/execute_parts.h"
-#include "titan/nki/memory.h"
-#include "titan/nki/operands.h"
 
 namespace titan::nki {
 
@@ -42,7 +40,6 @@ struct Executor {
 
 void execute(Core& core, const Instruction& instruction) {
   try {
-    for_each_access(instruction, [](const Tensor& tensor, Access) { require_data(tensor); });
     std::visit(Executor{core, instruction}, instruction.attributes);
   } catch (const KernelError& error) {
     // What reads rows knows neither the instruction nor its line.

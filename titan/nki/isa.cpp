@@ -27,6 +27,15 @@ Engine dma_engine(Engine given) {
   return starts_dma ? Engine::dma : given;
 }
 
+/// Without the copies that a braced list makes.
+template <class... Tensors>
+std::vector<Tensor> list_of(Tensors... tensors) {
+  std::vector<Tensor> list;
+  list.reserve(sizeof...(tensors));
+  (list.push_back(std::move(tensors)), ...);
+  return list;
+}
+
 void issue(Engine engine, Tensor dst, std::vector<Tensor> sources, Attributes attributes, const Where& where,
            Tensor reduce_dst = {}) {
   current_core().issue({.engine = engine,
@@ -40,12 +49,13 @@ void issue(Engine engine, Tensor dst, std::vector<Tensor> sources, Attributes at
 }  // namespace
 
 void dma_copy(Tensor dst, Tensor src, DmaOptions options, const Where& where) {
-  issue(dma_engine(options.engine), std::move(dst), {std::move(src)}, DmaCopy{.oob_mode = options.oob_mode},
-        where);
+  issue(dma_engine(options.engine), std::move(dst), list_of(std::move(src)),
+        DmaCopy{.oob_mode = options.oob_mode}, where);
 }
 
 void dma_transpose(Tensor dst, Tensor src, DmaTransposeOptions options, const Where& where) {
-  issue(Engine::dma, std::move(dst), {std::move(src)}, DmaTranspose{.axes = std::move(options.axes)}, where);
+  issue(Engine::dma, std::move(dst), list_of(std::move(src)), DmaTranspose{.axes = std::move(options.axes)},
+        where);
 }
 
 void dma_compute(Tensor dst, std::vector<Tensor> srcs, DmaComputeOptions options, const Where& where) {
@@ -54,12 +64,13 @@ void dma_compute(Tensor dst, std::vector<Tensor> srcs, DmaComputeOptions options
 }
 
 void tensor_copy(Tensor dst, Tensor src, EngineOptions options, const Where& where) {
-  issue(engine_or(options.engine, Engine::vector), std::move(dst), {std::move(src)}, TensorCopy{}, where);
+  issue(engine_or(options.engine, Engine::vector), std::move(dst), list_of(std::move(src)), TensorCopy{},
+        where);
 }
 
 void tensor_copy_predicated(Tensor dst, Tensor src, Tensor predicate, PredicateOptions options,
                             const Where& where) {
-  issue(Engine::vector, std::move(dst), {std::move(src), std::move(predicate)},
+  issue(Engine::vector, std::move(dst), list_of(std::move(src), std::move(predicate)),
         TensorCopyPredicated{.reverse = options.reverse_pred}, where);
 }
 
@@ -77,16 +88,16 @@ void iota(Tensor dst, Pattern pattern, IotaOptions options, const Where& where) 
 
 void nc_transpose(Tensor dst, Tensor data, EngineOptions options, const Where& where) {
   const Engine usual = lies_in(dst, Buffer::psum) ? Engine::tensor : Engine::vector;
-  issue(engine_or(options.engine, usual), std::move(dst), {std::move(data)}, Transpose{}, where);
+  issue(engine_or(options.engine, usual), std::move(dst), list_of(std::move(data)), Transpose{}, where);
 }
 
 void nc_stream_shuffle(Tensor dst, Tensor src, const std::array<uint8_t, 32>& shuffle_mask,
                        const Where& where) {
-  issue(Engine::vector, std::move(dst), {std::move(src)}, StreamShuffle{.mask = shuffle_mask}, where);
+  issue(Engine::vector, std::move(dst), list_of(std::move(src)), StreamShuffle{.mask = shuffle_mask}, where);
 }
 
 void sendrecv(Tensor src, Tensor dst, SendRecvOptions options, const Where& where) {
-  issue(Engine::dma, std::move(dst), {std::move(src)},
+  issue(Engine::dma, std::move(dst), list_of(std::move(src)),
         SendRecv{
             .send_to = options.send_to_rank, .receive_from = options.recv_from_rank, .pipe = options.pipe_id},
         where);
@@ -101,7 +112,7 @@ void core_barrier(Tensor data, std::array<int64_t, 2> cores, EngineOptions optio
                data.defined() ? data.describe() : "no tensor", cores[0], cores[1]),
         where);
   }
-  issue(engine_or(options.engine, Engine::gpsimd), {}, {std::move(data)}, CoreBarrier{}, where);
+  issue(engine_or(options.engine, Engine::gpsimd), {}, list_of(std::move(data)), CoreBarrier{}, where);
 }
 
 namespace {
@@ -131,7 +142,7 @@ void register_store(Tensor to, const Register& from, const Where& where) {
 }
 
 void nc_matmul(Tensor dst, Tensor stationary, Tensor moving, MatmulOptions options, const Where& where) {
-  issue(Engine::tensor, std::move(dst), {std::move(stationary), std::move(moving)},
+  issue(Engine::tensor, std::move(dst), list_of(std::move(stationary), std::move(moving)),
         Matmul{.is_transpose = options.is_transpose,
                .accumulate = options.accumulate,
                .perf_mode = options.perf_mode,
@@ -147,13 +158,13 @@ void tensor_tensor(Tensor dst, Tensor data1, Tensor data2, Operation op, EngineO
       lies_in(dst, Buffer::psum) || lies_in(data1, Buffer::psum) || lies_in(data2, Buffer::psum);
   const bool exact = integers && !is_bitvector(op) && !any_psum;
   const Engine usual = exact || op == Operation::power ? Engine::gpsimd : Engine::vector;
-  issue(engine_or(options.engine, usual), std::move(dst), {std::move(data1), std::move(data2)},
+  issue(engine_or(options.engine, usual), std::move(dst), list_of(std::move(data1), std::move(data2)),
         TensorTensor{.op = op}, where);
 }
 
 void tensor_scalar(Tensor dst, Tensor data, Operation op0, ScalarOperand operand0,
                    TensorScalarOptions options, const Where& where) {
-  issue(engine_or(options.engine, Engine::vector), std::move(dst), {std::move(data)},
+  issue(engine_or(options.engine, Engine::vector), std::move(dst), list_of(std::move(data)),
         TensorScalar{.op0 = op0,
                      .op1 = options.op1,
                      .operand0 = std::move(operand0),
@@ -165,7 +176,7 @@ void tensor_scalar(Tensor dst, Tensor data, Operation op0, ScalarOperand operand
 
 void scalar_tensor_tensor(Tensor dst, Tensor data, Operation op0, ScalarOperand operand0, Operation op1,
                           Tensor operand1, ScalarTensorTensorOptions options, const Where& where) {
-  issue(Engine::vector, std::move(dst), {std::move(data), std::move(operand1)},
+  issue(Engine::vector, std::move(dst), list_of(std::move(data), std::move(operand1)),
         ScalarTensorTensor{.op0 = op0,
                            .op1 = op1,
                            .operand0 = std::move(operand0),
@@ -177,18 +188,18 @@ void scalar_tensor_tensor(Tensor dst, Tensor data, Operation op0, ScalarOperand 
 void tensor_reduce(Tensor dst, Operation op, Tensor data, std::vector<int64_t> axis,
                    TensorReduceOptions options, const Where& where) {
   issue(
-      Engine::vector, std::move(dst), {std::move(data)},
+      Engine::vector, std::move(dst), list_of(std::move(data)),
       TensorReduce{.op = op, .axes = std::move(axis), .negate = options.negate, .keepdims = options.keepdims},
       where);
 }
 
 void tensor_partition_reduce(Tensor dst, Operation op, Tensor data, const Where& where) {
-  issue(Engine::gpsimd, std::move(dst), {std::move(data)}, TensorPartitionReduce{.op = op}, where);
+  issue(Engine::gpsimd, std::move(dst), list_of(std::move(data)), TensorPartitionReduce{.op = op}, where);
 }
 
 void tensor_scalar_reduce(Tensor dst, Tensor data, Operation op0, ScalarOperand operand0, Operation reduce_op,
                           Tensor reduce_res, TensorScalarReduceOptions options, const Where& where) {
-  issue(Engine::vector, std::move(dst), {std::move(data)},
+  issue(Engine::vector, std::move(dst), list_of(std::move(data)),
         TensorScalarReduce{.op0 = op0,
                            .reduce = reduce_op,
                            .operand0 = std::move(operand0),
@@ -214,7 +225,7 @@ Activation activation_of(Operation op, ActivationOptions& options) {
 }  // namespace
 
 void activation(Tensor dst, Operation op, Tensor data, ActivationOptions options, const Where& where) {
-  issue(Engine::scalar, std::move(dst), {std::move(data)}, activation_of(op, options), where,
+  issue(Engine::scalar, std::move(dst), list_of(std::move(data)), activation_of(op, options), where,
         std::move(options.reduce_res));
 }
 
@@ -224,17 +235,18 @@ void activation_reduce(Tensor dst, Operation op, Tensor data, Operation reduce_o
   attributes.reduce = reduce_op;
   attributes.command = ReduceCommand::reset_reduce;
   attributes.is_reduce = true;
-  issue(Engine::scalar, std::move(dst), {std::move(data)}, std::move(attributes), where,
+  issue(Engine::scalar, std::move(dst), list_of(std::move(data)), std::move(attributes), where,
         std::move(reduce_res));
 }
 
 void reciprocal(Tensor dst, Tensor data, EngineOptions options, const Where& where) {
-  issue(engine_or(options.engine, Engine::vector), std::move(dst), {std::move(data)}, Reciprocal{}, where);
+  issue(engine_or(options.engine, Engine::vector), std::move(dst), list_of(std::move(data)), Reciprocal{},
+        where);
 }
 
 void affine_select(Tensor dst, Pattern pattern, int64_t channel_multiplier, Tensor on_true_tile,
                    double on_false_value, AffineSelectOptions options, const Where& where) {
-  issue(Engine::gpsimd, std::move(dst), {std::move(on_true_tile)},
+  issue(Engine::gpsimd, std::move(dst), list_of(std::move(on_true_tile)),
         AffineSelect{.pattern = std::move(pattern),
                      .offset = options.offset,
                      .channel_multiplier = channel_multiplier,
@@ -246,7 +258,7 @@ void affine_select(Tensor dst, Pattern pattern, int64_t channel_multiplier, Tens
 void range_select(Tensor dst, Tensor on_true_tile, Operation comp_op0, Operation comp_op1,
                   ScalarOperand bound0, ScalarOperand bound1, RangeSelectOptions options,
                   const Where& where) {
-  issue(Engine::vector, std::move(dst), {std::move(on_true_tile)},
+  issue(Engine::vector, std::move(dst), list_of(std::move(on_true_tile)),
         RangeSelect{.compare0 = comp_op0,
                     .compare1 = comp_op1,
                     .bound0 = std::move(bound0),

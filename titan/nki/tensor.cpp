@@ -81,7 +81,12 @@ int64_t Tensor::numel() const {
                          [](int64_t product, const Dim& dim) { return product * dim.count; });
 }
 
-int64_t Tensor::free_size(const Where& where) const { return numel() / partitions(where); }
+int64_t Tensor::free_size(const Where& where) const {
+  int64_t product = 1;
+  check_defined("free_size", where);
+  for (size_t i = 1; i < dims_.size(); ++i) product *= dims_[i].count;
+  return product;
+}
 
 std::string Tensor::describe() const {
   if (!defined()) return "an undefined tensor";

@@ -101,7 +101,8 @@ void Core::check_memories(const Instruction& instruction) const {
 
 void Core::count_call(std::string_view name, const std::source_location& where) {
   stop_if_cancelled();
-  if (num_calls_ == budget_) fail_budget("allocations and moves of registers", std::string(name), where);
+  if (num_calls_ == budget_)
+    fail_budget("allocations, moves of registers and turns of loops", std::string(name), where);
   ++num_calls_;
 }
 

@@ -65,9 +65,9 @@ class Core {
   /// out here, in every mode; execute() never sees them.
   void issue(Instruction instruction);
 
-  /// Counts a call that is no instruction, but may be what a loop that does not end is made of: `name` is
-  /// ndarray, register_load or register_store. As many as instructions are in the budget; a loop without any
-  /// of all these is the host's to stop.
+  /// Counts what is no instruction, but may be what a loop that does not end is made of: `name` is ndarray,
+  /// register_load, register_store, or fori_loop, of which each turn counts. As many as instructions are in
+  /// the budget; a loop of C++ without any of all these is the host's to stop.
   void count_call(std::string_view name, const std::source_location& where);
 
   /// KernelError unless a tensor's memory, and that of its offset, is HBM or this core's: "memory.core-gone"

@@ -27,6 +27,16 @@ std::string printed_element(const std::byte* bits, Dtype dtype) {
   return format("{}", number);
 }
 
+/// Of what a shortened tensor leaves out too.
+void check_all_written(Stream& stream, int64_t count) {
+  while (count > 0) {
+    const int64_t run = stream.next().count;
+    stream.check_written(run);
+    stream.advance(run);
+    count -= run;
+  }
+}
+
 /// Calls `each` with the numbers 0 .. count - 1 in order, or with those at both ends and `gap` between them.
 template <class Each, class Gap>
 void for_each_printed(int64_t count, bool shortens, const Each& each, const Gap& gap) {
@@ -47,13 +57,13 @@ void run_device_print(const Core& core, const Instruction& instruction) {
   const bool shortens = tensor.numel() > kPrintedWhole;
   const int64_t rows = tensor.ndim() > 1 ? tensor.size(0) : 1, count = tensor.numel() / rows;
   Stream stream(tensor, "tensor", instruction);
+  check_all_written(stream, tensor.numel());
   std::string text = format("{} [core {}]: {}\n", std::get<DevicePrint>(instruction.attributes).label,
                             core.id(), tensor.describe());
   const auto add_row = [&](int64_t row) {
     std::vector<std::string> parts;
     const auto add_element = [&](int64_t i) {
       stream.seek(row * count + i);
-      stream.check_written(1);
       parts.push_back(printed_element(stream.next().data, tensor.dtype()));
     };
     for_each_printed(count, shortens, add_element, [&] { parts.emplace_back("..."); });

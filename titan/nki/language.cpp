@@ -102,6 +102,7 @@ void fori_loop(int64_t lower, int64_t upper, const std::function<void(const Regi
                       where);
   Register index;
   for (int64_t i = lower; i < upper; i += step) {
+    current_core().count_call("fori_loop", where);
     index.set(i);
     body(index);
     // What is left is positive, but may not fit into an int64.

@@ -147,7 +147,7 @@ TEST_CASE("a core reaches neither SBUF nor PSUM of the other one") {
   }
 }
 
-TEST_CASE("a loop of register moves or allocations is stopped by the budget, on shapes too") {
+TEST_CASE("a loop of register moves, allocations or nothing is stopped by the budget, on shapes too") {
   const auto flag = [] { return filled({1, 1}, nl::int32, 0); };
   const std::vector<std::pair<const char*, std::function<void()>>> loops = {
       {"register_load",
@@ -167,6 +167,7 @@ TEST_CASE("a loop of register moves or allocations is stopped by the budget, on 
        [] {
          while (true) nl::ndarray({1, 1}, nl::float32);
        }},
+      {"fori_loop", [] { nl::fori_loop(0, INT64_MAX, [](const Register&) {}); }},
   };
   for (const auto& [name, loop] : loops)
     for (const RunMode mode : {RunMode::execute, RunMode::shapes}) {
@@ -175,7 +176,7 @@ TEST_CASE("a loop of register moves or allocations is stopped by the budget, on 
         run_on_cores({.mode = mode, .instruction_budget = 1000}, loop_);
       };
       CHECK(broken_rule(act) == "kernel.budget");
-      CHECK(says(message_of(act), "1,000 allocations and moves of registers"));
+      CHECK(says(message_of(act), "1,000 allocations, moves of registers and turns of loops"));
       CHECK(says(message_of(act), name));
       CHECK(says(message_of(act), "core_test.cpp:"));
     }

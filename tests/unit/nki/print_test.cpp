@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "lanes.h"
+#include "tests/unit/nki/kernel_error.h"
 
 using namespace titan::nki;
 using namespace titan::nki::lanes;
@@ -108,6 +109,22 @@ TEST_CASE("device_print shortens tensors of more than 1,000 elements") {
   CHECK(whole.find("...") == std::string::npos);
   CHECK(whole.find("  [4] 400 401") != std::string::npos);
   CHECK(printed(1, 1001) == "x [core 0]: x sbuf[1, 1001] int32\n  [0] 0 1 2 ... 998 999 1000\n");
+}
+
+TEST_CASE("device_print notices what was never written, also where it prints dots") {
+  for (const int64_t columns : {4, 2000}) {
+    const std::string rule = broken_rule([=] {
+      on_core([=] {
+        const Tensor x = tile({2, columns}, Dtype::float32);
+        nisa::memset(x, 1);
+        const Tensor y = tile({2, columns}, Dtype::float32);
+        nisa::memset(y(all, ds(0, columns / 2)), 1);
+        nisa::memset(y(all, ds(columns / 2 + 1, columns / 2 - 1)), 1);
+        nl::device_print("y", y);
+      });
+    });
+    CHECK(rule == "memory.unwritten");
+  }
 }
 
 TEST_CASE("device_print prints nothing when only shapes are checked") {

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -37,6 +38,20 @@ EVERYTHING = ("replicate 2, fsdp 2, tp 2, accumulation 2, full checkpointing", 8
                ["--parallelism.data_parallel_replicate_degree", "2", "--parallelism.data_parallel_shard_degree", "2",
                 "--parallelism.tensor_parallel_degree", "2", "--training.local_batch_size", "2",
                 "--training.global_batch_size", "16", "activation_checkpoint:full"])
+# What no kernel is needed for, so that it compiles in a second or two; and what is wrong with operators.
+ASTRAY = """#include <titan/recipes.h>
+#include <titan/config/override.h>
+titan::Override astray() {
+  return titan::override<titan::CosSinRoPEConfig>({.fqns = {"layers.1.atention.rope"}},
+                                                  [](const titan::CosSinRoPEConfig& config) { return config; });
+}
+"""
+WRONG = """#include <titan/kernels.h>
+using namespace titan;
+%s
+Override idle() { return override<CosSinRoPEConfig>({}, [](const CosSinRoPEConfig& config) { return config; }); }
+"""
+COPY = 'const auto %s = nki_op("my_kernels::copy", [](const at::Tensor& x) { return x.clone(); });\n'
 CONTRACT = "rope_hf requires a sequence length that is a multiple of 128 * LNC={}, got {}"
 
 
@@ -207,6 +222,58 @@ class Kernels(unittest.TestCase):
             shown = subprocess.run([TITAN, command, *COMMON, *seq_len(384), "--override.imports", ROPE], env=surroundings(),
                                    capture_output=True, text=True, cwd=SOURCE, timeout=LIMIT)
             self.assertEqual(len(self.refused(shown.returncode, shown.stdout + shown.stderr, message)), 1)
+
+    def test_a_launcher_of_another_make_tells_the_contract_once(self):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--no-python", TITAN, "train"]
+        done = subprocess.run([*launcher, *COMMON, *seq_len(384), "--override.imports", ROPE, "--device", "neuron"],
+                              env=surroundings(), capture_output=True, text=True, cwd=SOURCE, timeout=LIMIT)
+        summary = done.stderr[done.stderr.index("Root Cause"):]
+        self.assertEqual(summary.count(CONTRACT.format(256, 384)), 1, done.stderr)
+        said = done.stdout + done.stderr[:done.stderr.index("Root Cause")]
+        self.refused(done.returncode, said, "titan: error: model_spec.model.layers.0.attention.rope: ", by_ranks=(0, 1))
+
+    def test_the_contract_is_checked_before_weights_are_read(self):
+        start = shutil.copytree(next(run(ONE_RANK, *seq_len(256)).folder.glob("checkpoint/step-*")), FOLDER / "start")
+        weights = start / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1])
+        words = ["--hf_assets_path", str(start), "--checkpoint.initial_load_in_hf"]
+        done = run(ONE_RANK, *seq_len(256), *words, kernels=ROPE)
+        self.assertNotEqual(done.code, 0, "weights without their last byte cannot be read")
+        self.assertIn("model.safetensors", done.log)
+        done = run(ONE_RANK, *seq_len(384), *words, kernels=ROPE)
+        self.refused(done.code, done.log, CONTRACT.format(256, 384))
+        self.assertNotIn("model.safetensors", done.log)
+
+    def refused_on_two(self, kernels, *messages):
+        """Said by rank 0, or by the launcher alone where rank 1 failed first, and by the launcher at the end."""
+        done = run(SHARED_ROWS, *seq_len(256), kernels=kernels, shown="0,1")
+        for message in messages:
+            said = self.refused(done.code, done.log, message, by_ranks=(0, 1))
+            self.assertTrue(said and said[-1].startswith("  "), done.log)
+        self.assertFalse(list(done.folder.iterdir()), "nothing is written")
+
+    def test_on_two_ranks_overrides_that_conflict_stop_the_run(self):
+        self.refused_on_two(f"{ROPE},{ATTENTION}", "overrides 'nki_attention' and 'nki_rope' both claim "
+                            "model_spec.model.layers.0.attention.rope, inside model_spec.model.layers.0.attention")
+
+    def test_on_two_ranks_an_override_of_nothing_warns_once_and_the_run_goes_on(self):
+        (FOLDER / "astray.cpp").write_text(ASTRAY)
+        done = self.trained(run(SHARED_ROWS, *seq_len(256), kernels="astray"))
+        self.assertEqual(done.replaced(), [
+            "[Override] astray: none of the 4 nodes of type CosSinRoPEConfig matches layers.1.atention.rope; "
+            "the nearest is model_spec.model.layers.1.attention.rope"])
+        self.assertIn(" - WARNING - [Override] astray", done.log)
+        plain = self.trained(run(SHARED_ROWS, *seq_len(256)))
+        self.assertEqual((done.losses, done.norms), (plain.losses, plain.norms))
+
+    def test_on_two_ranks_operators_that_cannot_be_made_are_errors_of_their_module(self):
+        (FOLDER / "twice.cpp").write_text(WRONG % (COPY % "first" + COPY % "second"))
+        self.refused_on_two("twice", "twice.cpp: nki_op my_kernels::copy: an operator of that name is there already, "
+                            "registered by ")
+        table = "const at::Tensor kTable = at::empty({3}, at::TensorOptions().device(at::kIPU));"
+        (FOLDER / "absent.cpp").write_text(WRONG % table)
+        self.refused_on_two("absent", "absent.cpp failed while it was loaded, in the initialisation of a variable at namespace "
+                            "scope: Could not run 'aten::empty.memory_format' with arguments from the 'IPU' backend")
 
     def test_with_one_physical_core_a_shorter_stride_trains(self):
         done = self.trained(run(ONE_RANK, *seq_len(384), kernels=ROPE, NEURON_LOGICAL_NC_CONFIG="1"))

@@ -80,7 +80,7 @@ class OverridesTest(unittest.TestCase):
         only = self.lines(self.config("pair.second"))
         self.assertEqual(only[0], "[Override] second: model_spec.model.layers.1.attention.rope CosSinRoPEConfig -> Rotation")
         self.assertEqual(only[1:], ["Applied 1 override(s)"])
-        message = self.refusal("pair.secnd", 2, "no override 'secnd' in", "did you mean second?", "it has first, second")
+        message = self.refusal("pair.secnd", 2, "no override 'secnd' in", "did you mean second? It has first, second")
         self.assertIn("pair.cpp", message)
         self.refusal("none.second", 2, "no module 'none': there is no none.cpp or none.so in")
 
@@ -111,7 +111,9 @@ Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, r
         self.assertEqual(self.lines(self.config("set"))[-1], "Applied 2 override(s)")
         self.refusal('set.turned={"thta": 1}', 2, "has no field 'thta'", "did you mean theta?")
         self.refusal('set.turned={"theta": "x"}', 2, "turned", "theta")
-        self.refusal("set.turned={theta}", 2, "set.turned is given {theta}, which is no JSON object")
+        self.refusal("set.turned={theta}", 2, "set.turned is given {theta}, which is no JSON object (it is not valid JSON")
+        self.refusal('set.turned={"theta": 1, "fqns" ["norm", "x"]}', 2, '{"theta": 1, "fqns" ["norm", "x"]}, which is no JSON')
+        self.refusal('set.turned={"theta": 1, "theta": 2}', 2, 'the key "theta" occurs twice')
         self.refusal('set.plain={"theta": 1}', 2, "plain", "takes nothing")
         self.refusal('set={"theta": 1}', 2, "set is a module")
 
@@ -262,6 +264,57 @@ Override of_layer(const Which& which) {
 """)
         both = self.lines(self.config('named.of_layer={"layer": "1"},named.of_layer={"layer": "3"}'))
         self.assertEqual(both[-1], "Applied 2 override(s)")
+
+    def test_an_override_that_was_made_by_hand_without_a_target_is_named(self):
+        self.write("by_hand", 'Override by_hand() { return {}; }')
+        self.refusal("by_hand", 2, "override 'by_hand' has no target type: make it with override<TYPE>(")
+
+    def test_macros_with_arguments_may_stand_at_file_scope(self):
+        self.write("macros", """#define OPERATORS(ns, m) static int ns##_##m(int m)
+#define KEEP(x)
+OPERATORS(mine, x) { return x; }
+KEEP(1)
+Override after_macros() { (void)mine_x(1); return override<CosSinRoPEConfig>({}, rotation); }
+""")
+        self.assertEqual(self.lines(self.config("macros.after_macros"))[-1], "Applied 4 override(s)")
+
+    def test_a_word_with_a_slash_is_a_path_and_may_lack_its_ending(self):
+        (self.folder / "here").mkdir()
+        text = 'Override turned() { return override<CosSinRoPEConfig>({}, rotation); }\n'
+        self.write("here/slashed", text)
+        self.write('here/quo"ted\\', text)  # what an #include has its own mind about
+        for target in ["./here/slashed", f"{self.folder}/here/slashed.turned", "here/../here/slashed.cpp", './here/quo"ted\\']:
+            self.assertEqual(self.lines(self.config(target))[-1], "Applied 4 override(s)", target)
+        (self.folder / "run.cpp").write_text("#include <titan/recipes.h>\nusing namespace titan;\n"
+                                             "TrainerConfig demo() { return qwen3::qwen3_demo(); }\n")
+        run = self.config("here/slashed", base=["--module", "./run", "--config", "demo"])
+        self.assertEqual(self.lines(run)[-1], "Applied 4 override(s)")
+        for target in ["./here/slashes", "./here/slashes.turned"]:
+            self.refusal(target, 2, f"no module './here/slashes': there is no file {self.folder}/here/slashes, nor with .cpp",
+                         "did you mean slashed?")
+
+    def test_what_has_the_name_of_a_module_and_is_no_file_is_named(self):
+        (self.folder / "a_folder.cpp").mkdir()
+        os.mkfifo(self.folder / "a_pipe.cpp")
+        (self.folder / "a_link.cpp").symlink_to("nowhere")
+        for name in ["a_folder", "a_pipe", "a_link", "./a_link"]:
+            self.refusal(name, 2, f"no module '{name}': {self.folder}/{name.removeprefix('./')}.cpp is no file")
+
+    def test_exact_on_a_base_type_names_what_derives_from_it(self):
+        self.write("exact_base", 'Override exact_base() { return override<RoPEConfig>({.exact = true}, '
+                                 '[](const RoPEConfig& config) { return config; }); }')
+        self.assertIn("no node of type RoPEConfig (exact); derived from it: CosSinRoPEConfig\n", self.config("exact_base").stderr)
+
+    def test_a_header_that_was_asked_for_and_comes_later_compiles_again(self):
+        self.write("asks", '#if __has_include("later.h")\n#include "later.h"\n#endif\n'
+                           'Override asks() { return override<CosSinRoPEConfig>({.fqns = {kFqns}}, rotation); }')
+        text = (self.folder / "asks.cpp").read_text()
+        (self.folder / "asks.cpp").write_text(text.replace("#if", 'static const char* kFqns = "layers.0.*";\n#if'))
+        self.assertEqual(self.lines(self.config("asks"))[-1], "Applied 1 override(s)")
+        (self.folder / "later.h").write_text('#define kFqns "layers.[12].*"\n')
+        self.assertEqual(self.lines(self.config("asks"))[-1], "Applied 2 override(s)")
+        (self.folder / "later.h").unlink()
+        self.assertEqual(self.lines(self.config("asks"))[-1], "Applied 1 override(s)")
 
     def test_a_contract_that_every_layer_breaks_is_reported_for_the_first(self):
         self.write("picky", 'struct Picky : Rotation { void describe(Fields& f) { f.base<Rotation>(*this); }\n'

@@ -2,15 +2,20 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <mutex>
 #include <set>
 #include <string>
 
+#include "titan/base/warnings_said.h"
+
 namespace titan {
 
 namespace {
+
+std::atomic<bool> are_warnings_said = false;
 
 std::string timestamp() {
   using namespace std::chrono;
@@ -39,6 +44,9 @@ void log(LogLevel level, std::string_view message) {
   }
 }
 
+WarningsSaid::WarningsSaid() { are_warnings_said = true; }
+WarningsSaid::~WarningsSaid() { are_warnings_said = false; }
+
 void warn_once(std::string_view message) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> seen;
@@ -46,6 +54,7 @@ void warn_once(std::string_view message) {
     const std::lock_guard lock(mutex);
     if (!seen.emplace(message).second) return;
   }
+  if (are_warnings_said) return;
   log(LogLevel::warning, message);
 }
 

@@ -122,19 +122,53 @@ std::vector<std::string> names_of(const std::vector<ExportedConfig>& functions) 
   return names;
 }
 
+bool is_module_file(std::string_view name) { return name.ends_with(".cpp") || name.ends_with(".so"); }
+
+bool is_path(std::string_view name) { return name.find('/') != name.npos || is_module_file(name); }
+
+/// The files that a name stands for, the first first.
+std::vector<fs::path> candidates(std::string_view name) {
+  std::vector<fs::path> stems, files;
+  if (is_path(name)) {
+    stems.push_back(absolute(std::string(name)));
+    files = stems;
+    if (is_module_file(name)) return files;
+  } else {
+    std::string path(name);
+    std::ranges::replace(path, '.', '/');
+    for (const fs::path& folder : module_folders()) stems.push_back(folder / path);
+  }
+  for (const fs::path& stem : stems) {
+    for (const std::string_view ending : {".cpp", ".so"})
+      files.push_back(stem.string() + std::string(ending));
+  }
+  return files;
+}
+
 std::vector<std::string> modules_in(const std::vector<fs::path>& folders) {
   std::vector<std::string> names;
   for (const fs::path& folder : folders) {
     std::error_code ignored;
     for (const auto& file : fs::directory_iterator(folder, ignored)) {
-      const fs::path ending = file.path().extension();
-      if (ending == ".cpp" || ending == ".so") names.push_back(file.path().stem().string());
+      if (is_module_file(file.path().string()) && file.is_regular_file(ignored))
+        names.push_back(file.path().stem().string());
     }
   }
   return names;
 }
 
 [[noreturn]] void throw_no_module(std::string_view name, std::span<const std::string> other_names) {
+  const std::vector<fs::path> files = candidates(name);
+  for (const fs::path& file : files) {
+    std::error_code ignored;
+    if (is_module_file(file.string()) && fs::exists(fs::symlink_status(file, ignored)))
+      throw ConfigError("no module '{}': {} is no file", name, file.string());
+  }
+  if (is_path(name)) {
+    const std::string endings = is_module_file(name) ? "" : ", nor with .cpp or .so at its end";
+    throw ConfigError("no module '{}': there is no file {}{}{}", name, files.front().string(), endings,
+                      did_you_mean(files.front().stem().string(), modules_in({files.front().parent_path()})));
+  }
   std::vector<std::string> folders, names = modules_in(module_folders());
   for (const fs::path& folder : module_folders()) folders.push_back(folder.string());
   names.insert(names.end(), other_names.begin(), other_names.end());
@@ -157,18 +191,9 @@ std::vector<fs::path> module_folders() {
 }
 
 std::optional<fs::path> find_module(std::string_view name) {
-  std::error_code ignored;
-  if (name.find('/') != name.npos || name.ends_with(".cpp") || name.ends_with(".so")) {
-    const fs::path file = absolute(std::string(name));
-    return fs::is_regular_file(file, ignored) ? std::optional(file) : std::nullopt;
-  }
-  std::string path(name);
-  std::ranges::replace(path, '.', '/');
-  for (const fs::path& folder : module_folders()) {
-    for (const std::string_view ending : {".cpp", ".so"}) {
-      const fs::path file = folder / (path + std::string(ending));
-      if (fs::is_regular_file(file, ignored)) return file;
-    }
+  for (const fs::path& file : candidates(name)) {
+    std::error_code ignored;
+    if (fs::is_regular_file(file, ignored)) return file;
   }
   return std::nullopt;
 }

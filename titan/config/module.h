@@ -23,7 +23,8 @@ struct LoadedModule {
 std::vector<std::filesystem::path> module_folders();
 
 /// The file of module `name`: NAME.cpp, else NAME.so, of the first folder that has one; `a.b` is a/b.cpp. A
-/// name with `/`, or one that ends in .cpp or .so, is a path. Nothing when there is no such file.
+/// name that ends in .cpp or .so is a path, and so is one with `/`, which may lack its ending. Nothing when
+/// there is no such file.
 std::optional<std::filesystem::path> find_module(std::string_view name);
 
 /// Loads a user's module: a .cpp is compiled first, or taken from the cache. ConfigError when there is none

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 
 #include "titan/base/build_info.h"
 #include "titan/base/env.h"
@@ -89,14 +90,12 @@ std::string compiler_identity(const fs::path& compiler) {
   return format("{} {} {}", fs::weakly_canonical(compiler).string(), info.st_size, info.st_mtime);
 }
 
-std::string quoted(const std::string& path) {
-  std::string text = "\"";
-  for (const char c : path) {
-    if (c == '\n') throw ConfigError("a module's path cannot hold a line break: {}", path);
-    if (c == '"' || c == '\\') text += '\\';
-    text += c;
-  }
-  return text + "\"";
+/// As `#include` takes a path, where nothing is escaped.
+std::string include_name(const std::string& path) {
+  if (path.find('\n') != path.npos) throw ConfigError("a module's path cannot hold a line break: {}", path);
+  if (path.find('"') == path.npos) return '"' + path + '"';
+  if (path.find('>') == path.npos) return '<' + path + '>';
+  throw ConfigError("a module's path cannot hold both \" and >: {}", path);
 }
 
 /// The file that is compiled: the user's, between titan's headers and the list of its functions. Titan's
@@ -106,7 +105,7 @@ std::string glue_text(const fs::path& source, const ModuleSource& scanned) {
   std::string text = "#pragma GCC visibility push(default)\n#include \"titan/recipes.h\"\n";
   for (const std::string& header : scanned.titan_headers) text += format("#include \"{}\"\n", header);
   text += "#include \"titan/config/module_exports.h\"\n#pragma GCC visibility pop\n";
-  text += format("#include {}\n", quoted(source.string()));
+  text += format("#include {}\n", include_name(source.string()));
   text += format(
       "extern \"C\" [[gnu::visibility(\"default\"), gnu::used]] const char titan_module_stamp[] = \"{}\";\n",
       module_stamp(scanned.needs_torch));
@@ -114,10 +113,13 @@ std::string glue_text(const fs::path& source, const ModuleSource& scanned) {
       "extern \"C\" [[gnu::visibility(\"default\")]] void titan_module_exports(titan::ModuleExports& "
       "titan_exports_) {\n";
   for (const std::string& name : scanned.functions) {
+    // What looks like a function may be a macro: TORCH_LIBRARY(ns, m) { ... }.
     text += format(
+        "#ifndef {}\n"
         "  titan::export_by_type(titan_exports_, \"{}\", [](auto... titan_given_) -> "
-        "decltype({}(titan_given_...)) { return {}(titan_given_...); });\n",
-        name, name, name);
+        "decltype({}(titan_given_...)) { return {}(titan_given_...); });\n"
+        "#endif\n",
+        name, name, name, name);
   }
   return text + "}\n";
 }
@@ -137,13 +139,17 @@ CacheEntry entry_for(const fs::path& source) {
   return {module_cache(), format("{}-{}", source.stem().string(), sha256(text).substr(0, kKeyDigits))};
 }
 
-/// A manifest has the compiler's identity in its first line, then `hash path` for every file that went in.
-std::string manifest_of(const fs::path& compiler, const std::vector<std::string>& files,
-                        const fs::path& glue) {
+/// What is there under a name, "-" for nothing.
+std::string content_hash(const fs::path& file) {
+  std::error_code ignored;
+  return fs::is_regular_file(file, ignored) ? sha256(MappedFile(file).text()) : "-";
+}
+
+/// A manifest has the compiler's identity in its first line, then `hash path` for every file that went in,
+/// and for those that would have, had they been there.
+std::string manifest_of(const fs::path& compiler, const std::set<fs::path>& files) {
   std::string text = compiler_identity(compiler) + "\n";
-  for (const std::string& file : files) {
-    if (file != glue.string()) text += format("{} {}\n", sha256(read_file(file)), file);
-  }
+  for (const fs::path& file : files) text += format("{} {}\n", content_hash(file), file.string());
   return text;
 }
 
@@ -155,10 +161,7 @@ bool is_current(const CacheEntry& entry, const std::optional<fs::path>& compiler
   for (size_t i = 1; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     const size_t space = lines[i].find(' ');
-    const fs::path file = lines[i].substr(space + 1);
-    std::error_code ignored;
-    if (!fs::is_regular_file(file, ignored) || sha256(MappedFile(file).text()) != lines[i].substr(0, space))
-      return false;
+    if (content_hash(lines[i].substr(space + 1)) != lines[i].substr(0, space)) return false;
   }
   return true;
 }
@@ -222,11 +225,13 @@ void compile(const fs::path& compiler, const CacheEntry& entry, const fs::path& 
     write_file_atomic(entry.file(".failed"), message);
     throw ConfigError("{}", message);
   }
-  const auto files = parse_dependencies(read_file(entry.file(".d")));
+  std::set<fs::path> files(scanned.looked_for.begin(), scanned.looked_for.end());
+  for (const std::string& file : parse_dependencies(read_file(entry.file(".d")))) files.insert(file);
+  files.erase(entry.file(".cpp"));
   // Without its manifest a library is not current, so nobody can see the new one with the old manifest.
   fs::remove(entry.file(".deps"));
   fs::rename(entry.file(".tmp"), entry.file(".so"));
-  write_file_atomic(entry.file(".deps"), manifest_of(compiler, files, entry.file(".cpp")));
+  write_file_atomic(entry.file(".deps"), manifest_of(compiler, files));
   prune(entry.folder);
 }
 

@@ -21,10 +21,10 @@ bool is_word_char(char c) {
 }
 
 /// Turns text into tokens: words, and single characters for everything else. Comments, literals and
-/// preprocessor lines are left out; includes are collected on the way.
+/// preprocessor lines are left out; what they include or ask for is collected on the way.
 class Tokenizer {
  public:
-  Tokenizer(std::string_view text, std::vector<IncludeLine>& includes) : text_(text), includes_(includes) {}
+  Tokenizer(std::string_view text, ScannedText& found) : text_(text), found_(found) {}
 
   /// The next token; empty at the end.
   std::string_view next() {
@@ -70,11 +70,22 @@ class Tokenizer {
     skip_line();
     at_ = std::min(at_, text_.size());
     std::string_view line = trim(text_.substr(start, at_ - start));
+    note_asked_for(line);
     if (!line.starts_with("include")) return;
     line = trim(line.substr(std::string_view("include").size()));
     if (line.empty() || (line[0] != '"' && line[0] != '<')) return;
     const size_t end = line.find(line[0] == '"' ? '"' : '>', 1);
-    if (end != line.npos) includes_.push_back({std::string(line.substr(1, end - 1)), line[0] == '"'});
+    if (end != line.npos) found_.includes.push_back({std::string(line.substr(1, end - 1)), line[0] == '"'});
+  }
+
+  void note_asked_for(std::string_view line) {
+    constexpr std::string_view kQuestion = "__has_include";
+    for (size_t at = line.find(kQuestion); at != line.npos; at = line.find(kQuestion)) {
+      line.remove_prefix(at + kQuestion.size());
+      const size_t open = line.find('"'), close = open == line.npos ? open : line.find('"', open + 1);
+      if (close != line.npos && trim(line.substr(0, open)) == "(")
+        found_.asked_for.emplace_back(line.substr(open + 1, close - open - 1));
+    }
   }
 
   void skip_literal(char quote) {
@@ -114,7 +125,7 @@ class Tokenizer {
   }
 
   std::string_view text_;
-  std::vector<IncludeLine>& includes_;
+  ScannedText& found_;
   size_t at_ = 0;
   bool line_start_ = true;
 };
@@ -130,7 +141,7 @@ class FileScope {
     } else if (parens_ > 0) {
       parens_ += token == "(" || token == "[" ? 1 : token == ")" || token == "]" ? -1 : 0;
     } else if (token == "(" || token == "[") {
-      if (token == "(" && callee_.empty() && !statement_.empty()) note_callee();
+      if (token == "(" && !statement_.empty()) note_callee();
       parens_ = 1;
     } else if (token == "{") {
       open_brace();
@@ -144,34 +155,38 @@ class FileScope {
  private:
   bool has(std::string_view word) const { return std::ranges::find(statement_, word) != statement_.end(); }
 
+  /// A word with parentheses is the function's name, or a macro in front of it or behind it.
   void note_callee() {
     static const std::set<std::string, std::less<>> not_names = {
-        "alignas", "decltype", "__attribute__", "noexcept", "requires", "explicit", "operator"};
+        "alignas", "alignof",  "catch",    "decltype", "__attribute__", "noexcept",
+        "sizeof",  "requires", "explicit", "operator", "_Pragma"};
     const std::string& last = statement_.back();
-    const bool qualified = statement_.size() > 1 && statement_[statement_.size() - 2] == ":";
     if (not_names.contains(last) || !is_word_char(last[0])) return;
-    callee_ = qualified ? ":" : last;  // a member defined outside of its class
+    callees_.push_back(last);
+    if (callees_.size() == 1) is_member_ = statement_.size() > 1 && statement_[statement_.size() - 2] == ":";
   }
 
   void open_brace() {
     if (statement_ == std::vector<std::string>{"extern"}) return clear();
-    const bool is_function = !callee_.empty() && !has("=") && !has("namespace");
-    const bool is_private = callee_ == ":" || has("static") || has("template") || has("operator");
-    if (is_function && !is_private) functions_.push_back(callee_);
+    const bool is_function = !callees_.empty() && !has("=") && !has("namespace");
+    const bool is_private = is_member_ || has("static") || has("template") || has("operator");
+    if (is_function && !is_private) functions_.insert(functions_.end(), callees_.begin(), callees_.end());
     if (is_function || has("namespace")) clear();
     depth_ = 1;  // a class or an initialiser goes on to its ";"
   }
 
   void clear() {
     statement_.clear();
-    callee_.clear();
+    callees_.clear();
+    is_member_ = false;
   }
 
   std::vector<std::string>& functions_;
   std::vector<std::string> statement_;
-  std::string callee_;
-  int depth_ = 0;   // of braces
-  int parens_ = 0;  // of parentheses and brackets
+  std::vector<std::string> callees_;
+  bool is_member_ = false;  // defined outside of its class
+  int depth_ = 0;           // of braces
+  int parens_ = 0;          // of parentheses and brackets
 };
 
 bool is_torch_header(std::string_view path) {
@@ -197,12 +212,15 @@ class SourceScan {
       for (const std::string& function : scanned.functions) add_once(found.functions, function);
     }
     for (const IncludeLine& include : scanned.includes) add_include(include, file, is_users);
+    if (!is_users) return;
+    for (const std::string& path : scanned.asked_for) found.looked_for.push_back(file.parent_path() / path);
   }
 
  private:
   void add_include(const IncludeLine& include, const fs::path& from, bool is_users) {
     if (is_torch_header(include.path)) found.needs_torch = true;
     const fs::path local = from.parent_path() / include.path;
+    if (is_users && include.quoted) found.looked_for.push_back(local);
     std::error_code ignored;
     if (is_users && include.quoted && fs::is_regular_file(local, ignored)) return add_file(local, true);
     const fs::path own = include_folder_ / include.path;
@@ -219,7 +237,7 @@ class SourceScan {
 
 ScannedText scan_text(std::string_view text) {
   ScannedText scanned;
-  Tokenizer tokenizer(text, scanned.includes);
+  Tokenizer tokenizer(text, scanned);
   FileScope scope(scanned.functions);
   for (std::string_view token = tokenizer.next(); !token.empty(); token = tokenizer.next()) scope.add(token);
   return scanned;

@@ -27,9 +27,13 @@ bool type_matches(const Override& by, Node node) {
   return match_type(node, *by.target, by.exact ? Match::exact : Match::derived) != nullptr;
 }
 
-void require_unique_names(std::span<const Override> overrides) {
+void require_sound(std::span<const Override> overrides) {
   std::set<std::string> seen;
   for (const Override& one : overrides) {
+    if (one.target == nullptr || !one.replace) {
+      throw ConfigError("override '{}' has no {}: make it with override<TYPE>({...}, FUNCTION)", one.name,
+                        one.target == nullptr ? "target type" : "function");
+    }
     if (!seen.insert(one.name).second)
       throw ConfigError("two overrides are named '{}': rename one", one.name);
   }
@@ -38,21 +42,25 @@ void require_unique_names(std::span<const Override> overrides) {
 /// Says why nothing matched: the type is nowhere, or it is, but under other names.
 void warn_no_match(const Override& by, const std::vector<Place>& places) {
   std::vector<std::string> paths, types;
+  std::set<std::string> derived;  // what `exact` leaves out
   for (const Place& place : places) {
     if (type_matches(by, place.node)) paths.push_back(place.fqn);
     types.push_back(type_name(*place.node.type));
+    if (match_type(place.node, *by.target, Match::derived)) derived.insert(types.back());
   }
   const std::string target = type_name(*by.target);
   if (paths.empty()) {
-    log_warning("[Override] {}: no node of type {}{}{}", by.name, target, by.exact ? " (exact)" : "",
-                did_you_mean(target, types));
-    return;
+    const std::string hint =
+        derived.empty() ? did_you_mean(target, types)
+                        : format("; derived from it: {}", join({derived.begin(), derived.end()}, ", "));
+    return warn_once(
+        format("[Override] {}: no node of type {}{}{}", by.name, target, by.exact ? " (exact)" : "", hint));
   }
   // A glob matches whole paths, so the closest whole path is what helps.
   const auto distance = [&](const std::string& path) { return edit_distance(by.fqns.front(), path); };
   const std::string closest = *std::ranges::min_element(paths, {}, distance);
-  log_warning("[Override] {}: none of the {} nodes of type {} matches {}; the nearest is {}", by.name,
-              paths.size(), target, join(by.fqns, ", "), closest);
+  warn_once(format("[Override] {}: none of the {} nodes of type {} matches {}; the nearest is {}", by.name,
+                   paths.size(), target, join(by.fqns, ", "), closest));
 }
 
 bool is_inside(std::string_view inner, std::string_view outer) {
@@ -99,6 +107,7 @@ std::string description_line(const Override& by) {
 void put(const OverrideClaim& claim, Node value) {
   const Place& place = claim.place;
   try {
+    if (!value) throw ConfigError("the function returns nothing");
     if (place.slot != nullptr) return place.slot->assign(value);
     if (same_type(*place.node.type, *value.type)) return value.type->assign(place.node.data, value.data);
     throw ConfigError("a {} does not fit here: the place holds a {} and nothing else", type_name(*value.type),
@@ -111,7 +120,7 @@ void put(const OverrideClaim& claim, Node value) {
 }  // namespace
 
 std::vector<OverrideClaim> claim_nodes(Node root, std::span<const Override> overrides) {
-  require_unique_names(overrides);
+  require_sound(overrides);
   const std::vector<Place> places = places_of(root);
   std::vector<OverrideClaim> claims;
   for (const Override& by : overrides) {

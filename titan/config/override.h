@@ -23,12 +23,12 @@ struct OverrideOptions {
 
 /// Replaces nodes of a config tree before anything is built.
 struct Override {
-  std::string name;
-  const NodeType* target;
-  std::vector<std::string> fqns;
-  bool exact;
-  std::string description;
-  std::function<AnyNode(void* target_part)> replace;  ///< takes the node as the target type
+  std::string name = {};
+  const NodeType* target = nullptr;
+  std::vector<std::string> fqns = {};
+  bool exact = false;
+  std::string description = {};
+  std::function<AnyNode(void* target_part)> replace = {};  ///< takes the node as the target type
 };
 
 /// Replaces nodes of type Target by what `replace(const Target&)` returns:
@@ -57,8 +57,9 @@ struct OverrideClaim {
 };
 
 /// The nodes of the tree as it is now that the overrides claim, in the order of the overrides. Warns for an
-/// override that claims none, naming the nearest. ConfigError for two overrides of one name, for a node
-/// claimed twice or inside another claimed one, and for a claim of the root.
+/// override that claims none, once, naming the nearest. ConfigError for two overrides of one name, for one
+/// that override<TYPE>() has not made, for a node claimed twice or inside another claimed one, and for a
+/// claim of the root.
 std::vector<OverrideClaim> claim_nodes(Node root, std::span<const Override> overrides);
 
 /// Claims, then replaces. Returns one line per node, `[Override] NAME: FQN Old -> New`, under the first of an

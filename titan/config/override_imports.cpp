@@ -1,6 +1,7 @@
 #include "titan/config/override_imports.h"
 
 #include "titan/base/error.h"
+#include "titan/base/hints.h"
 #include "titan/base/strings.h"
 #include "titan/config/module.h"
 #include "titan/config/module_error.h"
@@ -8,12 +9,27 @@
 namespace titan {
 namespace {
 
-bool is_settings(const std::string& text) {
+/// The beginning of a long text.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMostBytes = 200;
+  if (text.size() <= kMostBytes) return text;
+  size_t end = kMostBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return text.substr(0, end) + "...";
+}
+
+Json parse_settings(const std::string& target, const std::string& text) {
+  std::string reason;
   try {
-    return Json::parse(text, "").is_object();
-  } catch (const ValueError&) {
-    return false;
+    Json settings = Json::parse(text, "it");
+    if (settings.is_object()) return settings;
+    reason = format("it is {}", settings.kind());
+  } catch (const ValueError& error) {
+    reason = error.what();
   }
+  throw ConfigError(
+      "override.imports: {} is given {}, which is no JSON object ({}); write {}={\"field\": value}", target,
+      shortened(text), shortened(reason), target);
 }
 
 /// Named after its function where it has no name.
@@ -64,8 +80,8 @@ ImportedOverride one_of_module(std::string_view module_name, std::string_view wa
     return {make_override(module, function, import.settings.value_or(Json::object())), &function, module.file,
             import.target};
   }
-  throw ConfigError("no override '{}' in {}{}; it has {}", wanted, module.file.string(),
-                    did_you_mean(wanted, names), names.empty() ? "none" : join(names, ", "));
+  throw ConfigError("no override '{}' in {}{}", wanted, module.file.string(),
+                    did_you_mean_of(wanted, names, "it has"));
 }
 
 /// Settings may make several overrides of one function, if they give each its name.
@@ -80,7 +96,8 @@ void require_new(const ImportedOverride& one, const std::vector<ImportedOverride
 
 std::vector<ImportedOverride> imported(const OverrideImport& import) {
   const size_t dot = import.target.rfind('.');
-  const bool is_module = dot == std::string::npos || find_module(import.target);
+  const bool has_function = dot != std::string::npos && import.target.find('/', dot) == std::string::npos;
+  const bool is_module = !has_function || find_module(import.target);
   if (!is_module) {
     const std::string_view target = import.target;
     return {one_of_module(target.substr(0, dot), target.substr(dot + 1), import)};
@@ -96,21 +113,10 @@ std::vector<ImportedOverride> imported(const OverrideImport& import) {
 
 std::vector<OverrideImport> parse_override_imports(const std::vector<std::string>& words) {
   std::vector<OverrideImport> imports;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    OverrideImport import{words[i].substr(0, equals)};
-    if (equals != std::string::npos) {
-      std::string text = words[i].substr(equals + 1);
-      size_t last = i;
-      while (!is_settings(text) && last + 1 < words.size()) text += "," + words[++last];
-      if (!is_settings(text)) {
-        throw ConfigError(
-            "override.imports: {} is given {}, which is no JSON object; write {}={\"field\": value}",
-            import.target, words[i].substr(equals + 1), import.target);
-      }
-      import.settings = Json::parse(text, import.target);
-      i = last;
-    }
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    OverrideImport import{word.substr(0, equals)};
+    if (equals != std::string::npos) import.settings = parse_settings(import.target, word.substr(equals + 1));
     imports.push_back(std::move(import));
   }
   return imports;

@@ -17,8 +17,8 @@ struct OverrideImport {
   bool operator==(const OverrideImport&) const = default;
 };
 
-/// Reads `MODULE`, `MODULE.FUNCTION` and `MODULE.FUNCTION={"field": value}`. A list of words that was divided
-/// at commas inside an object is put together again. ConfigError for what is no JSON object.
+/// Reads `MODULE`, `MODULE.FUNCTION` and `MODULE.FUNCTION={"field": value}`. ConfigError with the reason for
+/// what is no JSON object.
 std::vector<OverrideImport> parse_override_imports(const std::vector<std::string>& words);
 
 /// The overrides that the words name: those of a module, or that of one of its functions (where no module has

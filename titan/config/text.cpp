@@ -77,10 +77,34 @@ bool parse_bool(std::string_view text) {
   throw ConfigError("expects true or false; got '{}'", text);
 }
 
+/// The pieces between commas; those of a JSON object divide nothing.
+Texts split_list(std::string_view text) {
+  Texts parts{""};
+  int64_t depth = 0;  // of braces
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ',' && depth == 0) {
+      parts.emplace_back();
+      continue;
+    }
+    parts.back() += c;
+    if (c == '{') ++depth;
+    if (c == '}' && depth > 0) --depth;
+    if (c != '"' || depth == 0) continue;
+    // A string of the object's, to its end.
+    while (++i < text.size() && text[i] != '"') {
+      parts.back() += text[i];
+      if (text[i] == '\\' && i + 1 < text.size()) parts.back() += text[++i];
+    }
+    if (i < text.size()) parts.back() += '"';
+  }
+  return parts;
+}
+
 Texts parse_texts(std::string_view text) {
   Texts values;
   if (trim(text).empty()) return values;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split_list(text)) {
     values.emplace_back(trim(part));
     if (values.back().empty())
       throw ConfigError("expects words with commas between; '{}' has an empty one", text);

@@ -18,8 +18,8 @@ std::string kind_name(const MemberType& type);
 std::string to_text(const MemberType& type, const void* member);
 
 /// Reads `text` into the leaf. The whole text must be a value of the type and in its range; lists take
-/// commas, lists of lists semicolons between them. ConfigError "expects an int, got '3x'" otherwise, the
-/// member then unchanged.
+/// commas (those inside a JSON object are its own), lists of lists semicolons between them. ConfigError
+/// "expects an int, got '3x'" otherwise, the member then unchanged.
 void set_text(const MemberType& type, void* member, std::string_view text);
 
 /// The leaf as JSON: null for an empty optional, words for enums, "inf" for what JSON has no number for.

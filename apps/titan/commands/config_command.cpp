@@ -74,7 +74,7 @@ bool uses_torch() { return dlsym(RTLD_DEFAULT, "shapes_command") != nullptr; }
 /// can. Does not return.
 [[noreturn]] void go_on_as_shapes_command(std::vector<std::string> words) {
   const std::string program = executable_path().string();
-  words.insert(words.begin(), {program, "shapes"});
+  words.insert(words.begin(), {program, "shapes", "--said"});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

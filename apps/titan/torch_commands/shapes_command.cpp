@@ -1,8 +1,11 @@
 // `titan shapes`: what a run's modules and kernels demand of their shapes, checked without a run.
 
 #include <iostream>
+#include <optional>
 
 #include "apps/titan/commands.h"
+#include "titan/base/warnings_said.h"
+#include "titan/config/cli.h"
 #include "titan/recipes/resolve.h"
 #include "titan/train/shape_check.h"
 
@@ -26,7 +29,12 @@ int shapes_command(std::span<const std::string> args) {
       return 0;
     }
   }
-  check_shapes(*resolve_config(args).config);
+  std::vector<std::string> words(args.begin(), args.end());
+  std::optional<WarningsSaid> said;
+  if (take_flag(words, "said")) said.emplace();  // `titan config`, which goes on as this, has resolved it too
+  const ResolvedConfig resolved = resolve_config(words);
+  said.reset();
+  check_shapes(*resolved.config);
   return 0;
 }
 

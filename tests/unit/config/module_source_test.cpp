@@ -67,6 +67,15 @@ TEST_CASE("what comes after odd text is still found") {
   CHECK(functions("\"never closed").empty());
 }
 
+TEST_CASE("macros with arguments hide no function; whether they are one is the compiler's business") {
+  CHECK(functions("TORCH_LIBRARY(ns, m) { m.def(\"f\"); }\nTrainerConfig a() {}") ==
+        Names{"TORCH_LIBRARY", "a"});
+  CHECK(functions("REGISTER(x)\nKEEP(y, 2) TrainerConfig a() {}") == Names{"REGISTER", "KEEP", "a"});
+  CHECK(functions("std::function<int(float)> a() { return {}; }") == Names{"int", "a"});
+  CHECK(functions("_Pragma(\"GCC ivdep\")\nTrainerConfig a() try {} catch (...) {}") == Names{"a"});
+  CHECK(functions("MACRO(x)\nstatic int hidden() {}").empty());
+}
+
 TEST_CASE("includes are read with their kind") {
   const auto found =
       scan_text(
@@ -91,6 +100,18 @@ TEST_CASE("local headers are followed, also in circles") {
   CHECK(source.functions == Names{"m", "a", "b"});
   CHECK(source.titan_headers == Names{"titan/recipes.h", "titan/config/derive.h"});
   CHECK_FALSE(source.needs_torch);
+}
+
+TEST_CASE("where quoted headers are looked for first is noted, also where nothing is yet") {
+  const TemporaryFolder folder;
+  write_file_atomic(
+      folder.path / "m.cpp",
+      "#include \"h.h\"\n#include \"titan/recipes.h\"\n#include <other.h>\n"
+      "#if !__has_include(\"q.h\") && __has_include( \"sub/r.h\" ) && __has_include(<s.h>)\n#endif\n");
+  write_file_atomic(folder.path / "h.h", "");
+  const std::vector<fs::path> expected = {folder.path / "h.h", folder.path / "titan/recipes.h",
+                                          folder.path / "q.h", folder.path / "sub/r.h"};
+  CHECK(scan_source(folder.path / "m.cpp", include_folder()).looked_for == expected);
 }
 
 TEST_CASE("a module needs torch when it, or a header of titan's that it includes, does") {

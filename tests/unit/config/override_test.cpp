@@ -129,6 +129,18 @@ TEST_CASE("two overrides of one name are refused") {
                  "two overrides are named 'kernel'");
 }
 
+TEST_CASE("an override that override() has not made is refused with its name") {
+  Root root = make_root();
+  Override by_hand{.name = "by_hand"};
+  check_contains(config_error([&] { apply(root, {by_hand}); }), "override 'by_hand' has no target type");
+  by_hand.target = &node_type<CosSinRope>;
+  check_contains(config_error([&] { apply(root, {by_hand}); }), "override 'by_hand' has no function");
+  by_hand.target = &node_type<Training>;
+  by_hand.replace = [](void*) { return AnyNode(); };
+  check_contains(config_error([&] { apply(root, {by_hand}); }),
+                 "override 'by_hand' at training: the function returns nothing");
+}
+
 TEST_CASE("the root cannot be replaced") {
   Root root = make_root();
   const Override all = override<Root>({.name = "all"}, [](const Root& r) { return r; });

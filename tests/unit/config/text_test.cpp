@@ -69,6 +69,25 @@ TEST_CASE("lists take commas") {
   check_contains(refusal("sizes", "1,x"), "expects an int; got 'x'");
 }
 
+TEST_CASE("the commas of a JSON object divide no list, and its text stays as it is") {
+  Training training;
+  const Located place = leaf(training, "components");
+  const auto parts = [&](std::string_view text) {
+    set_text(*place.type, place.member, text);
+    return training.components;
+  };
+  using Parts = std::vector<std::string>;
+  CHECK(parts(R"(a, f={"x": "1, },,\" {", "y": [{}, 2]} ,b)") ==
+        Parts{"a", R"(f={"x": "1, },,\" {", "y": [{}, 2]})", "b"});
+  CHECK(parts(R"(f={"x" 1, 2,b)") == Parts{R"(f={"x" 1, 2,b)"});
+  CHECK(parts(R"(f={"x, 2,b)") == Parts{R"(f={"x, 2,b)"});
+  CHECK(parts("a},\"b,c\"") == Parts{"a}", "\"b", "c\""});
+  // As many as a test that reads them again and again at each comma would not survive.
+  std::string many = "f={\"x\": [0";
+  for (int i = 0; i < 1000000; ++i) many += ",1";
+  CHECK(parts(many + "]}") == Parts{many + "]}"});
+}
+
 TEST_CASE("an optional is none or its type") {
   CHECK(round_trip("seed", "none") == "none");
   CHECK(round_trip("seed", "None") == "none");

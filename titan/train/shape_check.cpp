@@ -22,13 +22,49 @@
 namespace titan {
 namespace {
 
-/// The model with one layer of each kind.
-Poly<ModelConfig> with_different_layers(Poly<ModelConfig> model) {
+/// A model with one layer of each kind, and which layers of the whole one these are.
+struct DifferentLayers {
+  Poly<ModelConfig> model;
+  std::vector<size_t> numbers;
+};
+
+DifferentLayers with_different_layers(const Poly<ModelConfig>& model) {
+  DifferentLayers different{model, {}};
+  different.model->layers.clear();
   std::set<std::string> seen;
-  std::erase_if(model->layers, [&](const Poly<TransformerBlockConfig>& layer) {
-    return !seen.insert(to_json(layer.node()).dump()).second;
-  });
-  return model;
+  for (size_t i = 0; i < model->layers.size(); ++i) {
+    if (!seen.insert(to_json(model->layers[i].node()).dump()).second) continue;
+    different.model->layers.push_back(model->layers[i]);
+    different.numbers.push_back(i);
+  }
+  return different;
+}
+
+/// A name in the model of different layers as it is in the whole one.
+std::string whole_name(const std::string& name, const std::vector<size_t>& numbers) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const std::string prefix = format("layers.{}.", i);
+    if (name.starts_with(prefix)) return format("layers.{}.{}", numbers[i], name.substr(prefix.size()));
+  }
+  return name;
+}
+
+/// After a backward: a module on the way may detach what it computes, which trains in silence.
+void warn_of_missing_gradients(const LanguageModel& model, const std::vector<size_t>& numbers) {
+  constexpr size_t kMostNames = 4;
+  std::vector<std::string> missing;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter->trainable && !parameter->value.grad().defined())
+      missing.push_back(whole_name(name, numbers));
+  }
+  if (missing.empty()) return;
+  const std::string more =
+      missing.size() > kMostNames ? format(" and {} more", missing.size() - kMostNames) : "";
+  missing.resize(std::min(missing.size(), kMostNames));
+  warn_once(format(
+      "The loss gives no gradient to {}{}, nor in layers configured alike: does a module detach what it "
+      "computes?",
+      join(missing, ", "), more));
 }
 
 void run_on_shapes(LanguageModel& model, const TrainingConfig& training) {
@@ -44,13 +80,14 @@ void run_on_shapes(LanguageModel& model, const TrainingConfig& training) {
 }
 
 /// What one of the tensor-parallel ranks will run of the model.
-void check_rank(const Poly<ModelConfig>& config, const TrainerConfig& trainer, int64_t index) {
-  const auto model = build_model(config);
+void check_rank(const DifferentLayers& different, const TrainerConfig& trainer, int64_t index) {
+  const auto model = build_model(different.model);
   std::vector<int64_t> ranks(static_cast<size_t>(trainer.parallelism.tensor_parallel_degree));
   std::iota(ranks.begin(), ranks.end(), 0);
   ShapesGroup group("tp", std::move(ranks), index);
   if (group.size() > 1) cut_over_tensor_ranks(*model, group, trainer.parallelism);
   run_on_shapes(*model, trainer.training);
+  warn_of_missing_gradients(*model, different.numbers);
 }
 
 }  // namespace
@@ -60,9 +97,9 @@ void check_shapes(const TrainerConfig& config) {
   prepare_model(prepared);
   try {
     const int64_t last = std::max<int64_t>(prepared.parallelism.tensor_parallel_degree, 1) - 1;
-    const auto model = with_different_layers(prepared.model_spec.model);
-    check_rank(model, prepared, 0);
-    if (last > 0) check_rank(model, prepared, last);  // which may have fewer heads, or columns
+    const DifferentLayers layers = with_different_layers(prepared.model_spec.model);
+    check_rank(layers, prepared, 0);
+    if (last > 0) check_rank(layers, prepared, last);  // which may have fewer heads, or columns
   } catch (const ConfigError&) {
     throw;
   } catch (const ValueError& error) {

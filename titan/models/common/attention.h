@@ -48,11 +48,11 @@ class Attention : public Module {
   AttnMask mask() const { return config_.mask; }
   LayerCache make_cache(int64_t batch_size, int64_t capacity, at::TensorOptions options) const;
 
- private:
+ protected:
   AttentionConfig config_;
   std::shared_ptr<QKVLinear> qkv_linear_;
   std::shared_ptr<Linear> wo_;
-  std::shared_ptr<RMSNorm> q_norm_, k_norm_;
+  std::shared_ptr<RMSNorm> q_norm_, k_norm_;  ///< null where the config has none
   std::shared_ptr<RoPE> rope_;
 };
 

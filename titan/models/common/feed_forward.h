@@ -15,7 +15,7 @@ class FeedForward : public Module {
   /// w2: [..., hidden_dim] -> [..., dim].
   virtual at::Tensor output(const at::Tensor& hidden) const;
 
- private:
+ protected:
   std::shared_ptr<Linear> w1_, w2_, w3_;
 };
 

@@ -8,22 +8,21 @@
 // B batch, T tokens, D dim.
 namespace titan {
 
-/// One pre-norm layer: h = x + attention(attention_norm(x)); h + feed_forward(ffn_norm(h)).
+/// One pre-norm layer: h = x + attention(attention_norm(x)); h + feed_forward(ffn_norm(h)). A derived class
+/// of other mathematics has its own forward and its own decode.
 class TransformerBlock : public Module {
  public:
   explicit TransformerBlock(const TransformerBlockConfig& config);
 
   /// x [B, T, D] -> [B, T, D].
-  at::Tensor forward(const at::Tensor& x_BTD, const LayerContext& context, Recompute recompute) const;
+  virtual at::Tensor forward(const at::Tensor& x_BTD, const LayerContext& context, Recompute recompute) const;
   /// The same without gradients, for tokens that continue a cached sequence.
-  at::Tensor decode(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot& slot) const;
+  virtual at::Tensor decode(const at::Tensor& x_BTD, const LayerContext& context,
+                            const CacheSlot& slot) const;
 
   const Attention& attention() const { return *attention_; }
 
- private:
-  at::Tensor run(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot* slot) const;
-  at::Tensor run_in_segments(const at::Tensor& x_BTD, const LayerContext& context) const;
-
+ protected:
   // The stages of attention and feed-forward with the changes of layout around them.
   Heads project(const at::Tensor& normed, const LayerContext& context) const;
   at::Tensor attend(const Heads& heads, const LayerContext& context, const CacheSlot* slot) const;
@@ -34,6 +33,10 @@ class TransformerBlock : public Module {
   std::shared_ptr<Attention> attention_;
   std::shared_ptr<RMSNorm> ffn_norm_;
   std::shared_ptr<FeedForward> feed_forward_;
+
+ private:
+  at::Tensor run(const at::Tensor& x_BTD, const LayerContext& context, const CacheSlot* slot) const;
+  at::Tensor run_in_segments(const at::Tensor& x_BTD, const LayerContext& context) const;
 };
 
 }  // namespace titan

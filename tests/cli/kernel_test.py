@@ -37,28 +37,98 @@ const auto copies = nki_op("holes::copies", [](const at::Tensor& x) { return row
                            {.arguments = {"x"}});
 """
 
-# The gradients of its norm are half of what they should be.
-HALVED = """#include <titan/kernels.h>
+# A norm that goes wrong as its setting says, and is right without one.
+NORMS = """#include <titan/kernels.h>
 #include <ATen/TensorOperators.h>
 using namespace titan;
-class Halved : public RMSNorm {
+using at::Tensor;
+static nki::Tensor kernel(nki::Tensor x) {
+  namespace nl = nki::language;
+  const auto y = nl::ndarray(x.shape(), x.dtype(), nl::shared_hbm), tile = nl::ndarray(x.shape(), x.dtype());
+  nki::isa::dma_copy(y, tile);
+  return y;
+}
+const auto unloaded = wrap_nki(kernel);
+const auto rounded = nki_op("norms::rounded", [](const Tensor& x) { return x.clone(); })
+    .register_autograd([](OpContext&, const Tensor& grad) { return grad.to(at::kBFloat16).to(grad.scalar_type()); });
+class Norm : public RMSNorm {
  public:
   struct Config : RMSNormConfig {
-    void describe(Fields& f) { f.base<RMSNormConfig>(*this); }
+    std::string wrong;
+    void describe(Fields& f) {
+      f.base<RMSNormConfig>(*this);
+      f("wrong", wrong, "What goes wrong");
+    }
   };
-  explicit Halved(const Config& config) : RMSNorm(config) {}
-  at::Tensor forward(const at::Tensor& x) const override {
-    const at::Tensor y = RMSNorm::forward(x);
-    return y * 0.5 + y.detach() * 0.5;
+  explicit Norm(const Config& config) : RMSNorm(config), wrong_(config.wrong) {
+    if (wrong_ == "build") throw std::runtime_error("not today");
   }
+  Tensor forward(const Tensor& x) const override {
+    const Tensor y = RMSNorm::forward(x);
+    if (wrong_ == "halved gradients") return y * 0.5 + y.detach() * 0.5;
+    if (wrong_ == "rounded gradient") return rounded(y);
+    if (wrong_ == "writes x") x.mutable_data_ptr<float>()[0] += 1;
+    if (wrong_ == "writes weight in place") weight.value.detach().mul_(1.5);
+    if (wrong_ == "throws a number") throw 42;
+    if (wrong_ == "odd length" && x.size(1) % 2 == 1) return y * 2;
+    if (wrong_ == "reads a tile") return y + unloaded[1](x.detach()[0]);
+    if (wrong_ == "reads memory") return y + at::empty_like(y);
+    if (wrong_ == "reads memory of odd lengths" && x.size(1) % 2 == 1) return unloaded[1](x.detach()[0]);
+    return y;
+  }
+
+ private:
+  std::string wrong_;
 };
 template <>
-ModulePtr titan::build(const Halved::Config& config) {
-  return std::make_shared<Halved>(config);
+ModulePtr titan::build(const Norm::Config& config) {
+  return std::make_shared<Norm>(config);
 }
-Override halved() {
-  return override<RMSNormConfig>({.fqns = {"norm"}},
-                                 [](const RMSNormConfig& config) { return derive<Halved::Config>(config); });
+struct Settings {
+  std::string wrong;
+  void describe(Fields& f) { f("wrong", wrong, ""); }
+};
+Override norm(const Settings& settings) {
+  return override<RMSNormConfig>({.fqns = {"norm"}}, [settings](const RMSNormConfig& config) {
+    return derive<Norm::Config>(config, [&](Norm::Config& to) { to.wrong = settings.wrong; });
+  });
+}
+"""
+
+# Overrides of titan's own types: each kind of module by itself, other weights, another mask, a section.
+OWN_TYPES = """#include <titan/recipes.h>
+using namespace titan;
+template <class C>
+static Override same() {
+  return override<C>({}, [](const C& config) { return config; });
+}
+Override same_RoPE() { return same<CosSinRoPEConfig>(); }
+Override same_RMSNorm() { return same<RMSNormConfig>(); }
+Override same_QKVLinear() { return same<QKVLinearConfig>(); }
+Override same_Attention() { return same<AttentionConfig>(); }
+Override same_FeedForward() { return same<FeedForwardConfig>(); }
+Override same_TransformerBlock() { return same<TransformerBlockConfig>(); }
+Override same_Linear() { return same<LinearConfig>(); }
+Override same_Embedding() { return same<EmbeddingConfig>(); }
+Override same_Training() { return same<TrainingConfig>(); }
+Override same_Model() { return same<ModelConfig>(); }
+Override without_norms() {
+  return override<AttentionConfig>({.fqns = {"layers.0.attention"}}, [](AttentionConfig config) {
+    config.q_norm = {};
+    return config;
+  });
+}
+Override biased() {
+  return override<LinearConfig>({.fqns = {"layers.1.attention.wo"}}, [](LinearConfig config) {
+    config.bias = true;
+    return config;
+  });
+}
+Override causal() {
+  return override<AttentionConfig>({}, [](AttentionConfig config) {
+    config.mask = AttnMask::causal;
+    return config;
+  });
 }
 """
 
@@ -228,11 +298,47 @@ class Kernel(unittest.TestCase):
         run = self.check("my_neuron_kernels", "--strict", *wide)
         self.assertEqual(set(self.differences(run.stdout, "fp32")), {"0.0"})
 
-    def test_a_wrong_gradient_is_told_apart_from_the_quotient_of_differences(self):
-        (self.root / "halved.cpp").write_text(HALVED)
-        run = self.check("halved", "--seq_len", "16", code=1)
-        self.assertRegex(run.stdout, r"(?m)^  difference quotients     FAILED: gradient of (x|weight) at \[\d+(, \d+)*\]: "
+    def test_a_norm_that_goes_wrong_fails_and_what_is_wrong_is_named(self):
+        (self.root / "norms.cpp").write_text(NORMS)
+        # The last line says which input set showed it first.
+        shown = {
+            "halved gradients": r"fp32 batch 1: grad x: off by \S+$",
+            "rounded gradient": r"fp32 batch 1: grad x: off by \S+$",
+            "writes x": r"fp32 batch 1: x is written: a module only reads its inputs and weights$",
+            "writes weight in place": r"fp32 batch 1: weight is written: a module only reads ",
+            "throws a number": r"fp32 batch 1: something that is no std::exception was thrown$",
+            "odd length": r"17 tokens: y: off by \S+$",
+            "reads a tile": r"fp32 batch 1: unwritten memory is read: .*norms.cpp:\d+: dma_copy\(",
+            "reads memory": r"fp32 batch 1: y: 4096 of 4096 numbers are NaN or were never written$",
+            "reads memory of odd lengths": r"17 tokens: neither computed nor refused by a ValueError: unwritten memory ",
+            "build": r"build: not today$",
+        }
+        check = lambda wrong: self.check(f'norms.norm={{"wrong": "{wrong}"}}', "--seq_len", "16", code=1 if wrong else 0)
+        self.assertTrue(check("").stdout.endswith("norm: passed\n"))  # compiles it
+        with ThreadPoolExecutor(2) as pool:
+            runs = dict(zip(shown, pool.map(check, shown)))
+        for wrong, what in shown.items():
+            with self.subTest(wrong):
+                self.assertRegex(runs[wrong].stdout.splitlines()[-1], "^norm: FAILED, first shown by " + what)
+                self.assertEqual("unwritten memory         none is read" in runs[wrong].stdout,
+                                 "memory" not in wrong and wrong not in ("reads a tile", "build"))
+        # Sums of differences know nothing of the replaced module.
+        self.assertRegex(runs["halved gradients"].stdout,
+                         r"(?m)^  difference quotients     FAILED: gradient of (x|weight) at \[\d+(, \d+)*\]: "
                          r"the backward gives \S+, differences give \S+ \(allowed difference \S+\)$")
+        self.assertIn("determinism              3 runs end with the same error\n", runs["throws a number"].stdout)
+
+    def test_on_neuron_both_modules_run_on_neuron(self):
+        (self.root / "norms.cpp").write_text(NORMS)
+        run = self.check('norms.norm={"wrong": ""}', "--seq_len", "16")
+        self.assertTrue(run.stdout.startswith("checked on cpu\n"), run.stdout)
+        there = self.check('norms.norm={"wrong": ""}', "--seq_len", "16", "--device", "neuron")
+        self.assertEqual(there.stdout, run.stdout.replace("checked on cpu\n", "checked on neuron:0\n"))
+        # Its memory is filled too.
+        wrong = self.check('norms.norm={"wrong": "reads memory"}', "--seq_len", "16", "--device", "neuron", code=1)
+        self.assertIn("y: 4096 of 4096 numbers are NaN or were never written\n", wrong.stdout)
+        self.assertIn("--device cuda: kernels run on cpu and neuron",
+                      self.check('norms.norm={"wrong": ""}', "--device", "cuda", code=2).stderr)
 
     def test_a_kernel_for_attention_passes(self):
         shutil.copy(SOURCE / "examples" / "nki_attention.cpp", self.root)
@@ -241,11 +347,10 @@ class Kernel(unittest.TestCase):
         self.assertIn("129 tokens               refused: attention: the sequence length", run.stdout)
         self.assertIn("nki_attention: passed\n", run.stdout)
 
-    def test_the_imports_of_check_and_run_have_both_names_and_the_device_is_told(self):
+    def test_the_imports_of_check_and_run_have_both_names(self):
         shutil.copy(SOURCE / "examples" / "nki_rms_norm.cpp", self.root)
-        run = self.run_titan("check", "--imports", "nki_rms_norm", *MODEL, "--seq_len", "16", "--device", "neuron")
-        self.assertTrue(run.stdout.startswith("checked on cpu, not on neuron: "), run.stdout)
-        self.assertNotIn("checked on cpu", self.check("nki_rms_norm", "--seq_len", "16").stdout)
+        run = self.run_titan("check", "--imports", "nki_rms_norm", *MODEL, "--seq_len", "16")
+        self.assertTrue(run.stdout.endswith("nki_rms_norm: passed\n"), run.stdout)
         run = self.run_titan("run", "my_kernels::rms_norm_fwd", "--override.imports=nki_rms_norm", "--shape", "x=4,8",
                              "--shape", "weight=8", "--value", "eps=1e-6")
         self.assertIn("output0 [4, 8] Float", run.stdout)
@@ -265,33 +370,35 @@ class Kernel(unittest.TestCase):
         self.assertIn("--seq_len must be a number of tokens, got many", run.stderr)
         self.assertIn("did you mean trace?", self.run_titan("trac", code=2).stderr)
 
-    def test_a_module_whose_call_is_not_known_is_refused_by_name(self):
-        (self.root / "whole_model.cpp").write_text(
-            "#include <titan/recipes.h>\nusing namespace titan;\n"
-            "Override projections() {\n"
-            "  return override<QKVLinearConfig>({}, [](const QKVLinearConfig& config) { return config; });\n}\n")
-        run = self.check("whole_model", code=2)
-        self.assertIn("override 'projections' replaces a QKVLinearConfig "
-                      "(model_spec.model.layers.0.attention.qkv_linear), and how such a module is called is not known",
-                      run.stderr)
+    def test_what_is_no_module_whose_call_is_known_is_refused_by_name(self):
+        (self.root / "own_types.cpp").write_text(OWN_TYPES)
+        for name, place in (("Training", "training, a TrainingConfig"), ("Model", "model_spec.model, a Qwen3ModelConfig")):
+            run = self.check(f"own_types.same_{name}", code=2)
+            self.assertIn(f"override 'same_{name}' replaces {place}, which is not checked: RoPE, RMSNorm, QKVLinear, "
+                          "Attention, FeedForward, TransformerBlock, Linear and Embedding are", run.stderr)
 
-    def test_a_replacement_with_other_weights_cannot_be_compared(self):
-        (self.root / "biased.cpp").write_text(
-            "#include <titan/recipes.h>\nusing namespace titan;\nOverride biased() {\n"
-            "  return override<LinearConfig>({.fqns = {\"*.wo\"}}, [](LinearConfig config) {\n"
-            "    config.bias = true;\n    return config;\n  });\n}\n")
-        run = self.check("biased", code=1)
-        self.assertRegex(run.stderr, r"the weight bias \[\d+\] of LinearConfig has no counterpart in LinearConfig")
+    def test_a_replacement_with_other_weights_fails_and_the_other_overrides_are_checked(self):
+        (self.root / "own_types.cpp").write_text(OWN_TYPES)
+        run = self.check("own_types.without_norms,own_types.biased,own_types.same_FeedForward", "--seq_len", "16", code=1)
+        others = "build: its weights are not those of what it replaces, and the two cannot be compared"
+        self.assertIn(f"without_norms: FAILED, first shown by {others}: missing are q_norm.weight [32], extra are none\n",
+                      run.stdout)
+        self.assertIn(f"biased: FAILED, first shown by {others}: missing are none, extra are bias [256]\n", run.stdout)
+        self.assertTrue(run.stdout.endswith("same_FeedForward: passed\n"), run.stdout)
+
+    def test_documents_show_what_plain_positions_hide(self):
+        (self.root / "own_types.cpp").write_text(OWN_TYPES)
+        run = self.check("own_types.causal", "--seq_len", "16", code=1)
+        self.assertRegex(run.stdout, "\ncausal: FAILED, first shown by fp32 batch 1 documents: y: off by ")
 
     def test_every_kind_of_module_passes_when_it_is_replaced_by_itself(self):
-        kinds = ("RMSNorm", "Attention", "FeedForward", "Linear", "Embedding")
-        for kind in kinds:
-            (self.root / f"same_{kind}.cpp").write_text(
-                f"#include <titan/recipes.h>\nusing namespace titan;\nOverride same_{kind}() {{\n"
-                f"  return override<{kind}Config>({{.exact = true}}, [](const {kind}Config& config) "
-                "{ return config; });\n}\n")
-            run = self.check(f"same_{kind}", "--seq_len", "16", "--strict")
-            self.assertIn(f", {kind} in ", run.stdout)
+        (self.root / "own_types.cpp").write_text(OWN_TYPES)
+        # Inputs of one kind may differ: norms of queries and of keys see other heads, projections other widths.
+        kinds = {"RoPE": [4], "RMSNorm": [9, 4, 4], "QKVLinear": [4], "Attention": [4], "FeedForward": [4],
+                 "TransformerBlock": [4], "Linear": [8, 8, 8, 4, 1], "Embedding": [1]}
+        for kind, places in kinds.items():
+            run = self.check(f"own_types.same_{kind}", "--seq_len", "16", "--strict")
+            self.assertEqual([int(n) for n in re.findall(rf", {kind} in (\d+) place", run.stdout)], places)
             self.assertEqual(set(self.differences(run.stdout, "fp32")), {"0.0"})
 
     # --- run and trace ---

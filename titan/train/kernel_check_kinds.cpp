@@ -1,10 +1,8 @@
 #include "titan/train/kernel_check_kinds.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/randn.h>
-
 #include <algorithm>
 #include <regex>
+#include <utility>
 
 #include "titan/base/error.h"
 #include "titan/config/dump.h"
@@ -12,6 +10,7 @@
 #include "titan/models/common/attention.h"
 #include "titan/models/common/feed_forward.h"
 #include "titan/models/common/rope.h"
+#include "titan/models/common/transformer_block.h"
 #include "titan/nn/embedding.h"
 #include "titan/nn/linear.h"
 #include "titan/nn/rms_norm.h"
@@ -27,20 +26,15 @@ std::string fields_text(Node node) {
   return std::regex_replace(to_json(node).dump(), initial, "");
 }
 
-const Place& place_named(const std::vector<Place>& places, const std::string& fqn) {
+/// The node of that name, or null.
+Node node_named(const std::vector<Place>& places, std::string_view fqn) {
   const auto found = std::ranges::find(places, fqn, &Place::fqn);
-  check(found != places.end(), "a replaced node has a place in the tree");
-  return *found;
-}
-
-std::string parent_of(const std::string& fqn) {
-  const size_t dot = fqn.rfind('.');
-  return dot == fqn.npos ? "" : fqn.substr(0, dot);
+  return found == places.end() ? Node() : found->node;
 }
 
 bool is_same(const Replacement& a, const Replacement& b) {
   return a.override_name == b.override_name && same_type(*a.before.type, *b.before.type) &&
-         same_type(*a.after.type, *b.after.type) && a.n_heads == b.n_heads && a.n_kv_heads == b.n_kv_heads &&
+         same_type(*a.after.type, *b.after.type) && a.kind.inputs == b.kind.inputs &&
          fields_text(a.before) == fields_text(b.before) && fields_text(a.after) == fields_text(b.after);
 }
 
@@ -53,74 +47,121 @@ const M& module_of_kind(const Module& module) {
   return *found;
 }
 
-/// Both halves of a real cache hold the same numbers; those of a drawn one do not.
-Tensor checked_cache(const RoPE& rope, const CheckArguments& given) {
-  const Tensor cache = rope.rope_cache(given.positions_BT);
-  if (!given.has_drawn_cache) return cache;
-  return at::randn(cache.sizes(), at::detail::createCPUGenerator(cache.numel()));
+/// The attention that holds a node, or null.
+const AttentionConfig* attention_around(const std::vector<Place>& places, std::string_view fqn) {
+  const size_t dot = fqn.rfind('.');
+  const Node parent = dot == fqn.npos ? Node() : node_named(places, fqn.substr(0, dot));
+  return parent ? as<AttentionConfig>(parent) : nullptr;
 }
 
-CheckKind rope_kind(const RoPEConfig& config, const Replacement& where) {
+CheckKind rope_kind(const RoPEConfig& config, const AttentionConfig* around) {
+  const int64_t n_heads = around ? around->n_heads : 1, n_kv_heads = around ? around->n_kv_heads : 1;
   return {"RoPE",
-          true,
-          {{"query", {where.n_heads, config.dim}}, {"key", {where.n_kv_heads, config.dim}}},
+          {{"query", {n_heads, config.dim}}, {"key", {n_kv_heads, config.dim}}},
           {"query", "key"},
           [](const Module& module, const CheckArguments& given) {
-            const auto& rope = module_of_kind<RoPE>(module);
-            const Tensor cache = checked_cache(rope, given);
-            const auto [query, key] = rope.apply_rotary_emb(given.tensors[0], given.tensors[1], cache);
+            const auto [query, key] = module_of_kind<RoPE>(module).apply_rotary_emb(
+                given.tensors[0], given.tensors[1], given.context.rope_cache);
             return std::vector{query, key};
           },
-          [](const Module& a, const Module& b) {
-            return module_of_kind<RoPE>(a).cache_form() == module_of_kind<RoPE>(b).cache_form();
+          [](const Module& module, const Tensor& positions_BT) {
+            return LayerContext{module_of_kind<RoPE>(module).rope_cache(positions_BT), {}};
           },
-          /*is_rotation=*/true};
+          [](const Module& module) { return module_of_kind<RoPE>(module).cache_form(); }};
 }
 
-CheckKind norm_kind(const RMSNormConfig& config, const Replacement& where) {
+CheckKind norm_kind(const RMSNormConfig& config, const AttentionConfig* around, std::string_view fqn) {
   std::vector<int64_t> dims = {config.normalized_shape};
-  if (where.fqns.front().ends_with(".q_norm")) dims.insert(dims.begin(), where.n_heads);
-  if (where.fqns.front().ends_with(".k_norm")) dims.insert(dims.begin(), where.n_kv_heads);
-  return {"RMSNorm", false, {{"x", dims}}, {"y"}, [](const Module& module, const CheckArguments& given) {
+  if (around) dims.insert(dims.begin(), fqn.ends_with(".k_norm") ? around->n_kv_heads : around->n_heads);
+  return {"RMSNorm", {{"x", dims}}, {"y"}, [](const Module& module, const CheckArguments& given) {
             return std::vector{module_of_kind<RMSNorm>(module).forward(given.tensors[0])};
           }};
 }
 
+CheckKind qkv_kind(int64_t dim) {
+  return {"QKVLinear",
+          {{"x", {dim}}},
+          {"query", "key", "value"},
+          [](const Module& module, const CheckArguments& given) {
+            const auto& qkv = module_of_kind<QKVLinear>(module);
+            const Tensor& x = given.tensors[0];
+            return std::vector{qkv.wq->forward(x), qkv.wk->forward(x), qkv.wv->forward(x)};
+          }};
+}
+
+LayerContext context_of(const Attention& attention, const Tensor& positions_BT) {
+  return SequenceContext(positions_BT).layer(attention.rope(), attention.mask());
+}
+
 CheckKind attention_kind(int64_t dim) {
-  return {"Attention", true, {{"x", {dim}}}, {"y"}, [](const Module& module, const CheckArguments& given) {
+  return {"Attention",
+          {{"x", {dim}}},
+          {"y"},
+          [](const Module& module, const CheckArguments& given) {
             const auto& attention = module_of_kind<Attention>(module);
-            SequenceContext sequence(given.positions_BT);
-            const LayerContext context = sequence.layer(attention.rope(), attention.mask());
-            const Heads heads = attention.project(given.tensors[0], context);
-            return std::vector{attention.output(attention.attend(heads, context, nullptr))};
+            const Heads heads = attention.project(given.tensors[0], given.context);
+            return std::vector{attention.output(attention.attend(heads, given.context, nullptr))};
+          },
+          [](const Module& module, const Tensor& positions_BT) {
+            return context_of(module_of_kind<Attention>(module), positions_BT);
+          }};
+}
+
+CheckKind block_kind(int64_t dim) {
+  return {"TransformerBlock",
+          {{"x", {dim}}},
+          {"y"},
+          [](const Module& module, const CheckArguments& given) {
+            const auto& block = module_of_kind<TransformerBlock>(module);
+            return std::vector{block.forward(given.tensors[0], given.context, Recompute::none)};
+          },
+          [](const Module& module, const Tensor& positions_BT) {
+            return context_of(module_of_kind<TransformerBlock>(module).attention(), positions_BT);
           }};
 }
 
 CheckKind feed_forward_kind(int64_t dim) {
-  return {"FeedForward", false, {{"x", {dim}}}, {"y"}, [](const Module& module, const CheckArguments& given) {
+  return {"FeedForward", {{"x", {dim}}}, {"y"}, [](const Module& module, const CheckArguments& given) {
             const auto& feed_forward = module_of_kind<FeedForward>(module);
             return std::vector{feed_forward.output(feed_forward.hidden(given.tensors[0]))};
           }};
 }
 
 CheckKind linear_kind(const LinearConfig& config) {
-  return {"Linear",
-          false,
-          {{"x", {config.in_features}}},
-          {"y"},
-          [](const Module& module, const CheckArguments& given) {
-            return std::vector{module_of_kind<Linear>(module).forward(given.tensors[0])};
-          }};
+  return {
+      "Linear", {{"x", {config.in_features}}}, {"y"}, [](const Module& module, const CheckArguments& given) {
+        return std::vector{module_of_kind<Linear>(module).forward(given.tensors[0])};
+      }};
 }
 
 CheckKind embedding_kind(const EmbeddingConfig& config) {
   return {"Embedding",
-          false,
           {{"ids", {}, config.num_embeddings}},
           {"y"},
           [](const Module& module, const CheckArguments& given) {
             return std::vector{module_of_kind<Embedding>(module).forward(given.tensors[0], given.dtype)};
           }};
+}
+
+/// The kind of a node that an override claims.
+CheckKind check_kind(const OverrideClaim& claim, const std::vector<Place>& places) {
+  const auto& [fqn, node, slot] = claim.place;
+  if (const auto* rope = as<RoPEConfig>(node)) return rope_kind(*rope, attention_around(places, fqn));
+  if (const auto* norm = as<RMSNormConfig>(node)) return norm_kind(*norm, attention_around(places, fqn), fqn);
+  if (const auto* qkv = as<QKVLinearConfig>(node)) return qkv_kind(qkv->wq->in_features);
+  if (const auto* attention = as<AttentionConfig>(node))
+    return attention_kind(attention->qkv_linear->wq->in_features);
+  if (const auto* feed_forward = as<FeedForwardConfig>(node))
+    return feed_forward_kind(feed_forward->w1->in_features);
+  if (const auto* block = as<TransformerBlockConfig>(node))
+    return block_kind(block->attention->qkv_linear->wq->in_features);
+  if (const auto* linear = as<LinearConfig>(node)) return linear_kind(*linear);
+  if (const auto* embedding = as<EmbeddingConfig>(node)) return embedding_kind(*embedding);
+  throw ConfigError(
+      "titan kernel check: override '{}' replaces {}, a {}, which is not checked: RoPE, RMSNorm, QKVLinear, "
+      "Attention, FeedForward, TransformerBlock, Linear and Embedding are. Name the overrides to check one "
+      "by one: --override.imports MODULE.FUNCTION",
+      claim.by->name, fqn, type_name(*node.type));
 }
 
 }  // namespace
@@ -131,11 +172,9 @@ std::vector<Replacement> distinct_replacements(Node before, Node after,
   std::vector<Replacement> distinct;
   for (const OverrideClaim& claim : claims) {
     const std::string& fqn = claim.place.fqn;
-    Replacement one{claim.by->name, claim.place.node, place_named(new_places, fqn).node, {fqn}};
-    if (const auto* around = as<AttentionConfig>(place_named(old_places, parent_of(fqn)).node)) {
-      one.n_heads = around->n_heads;
-      one.n_kv_heads = around->n_kv_heads;
-    }
+    const Node now = node_named(new_places, fqn);
+    check(bool(now), "a replaced node has a place in the tree");
+    Replacement one{claim.by->name, claim.place.node, now, check_kind(claim, old_places), {fqn}};
     const auto known = std::ranges::find_if(distinct, [&](const Replacement& r) { return is_same(r, one); });
     if (known == distinct.end()) {
       distinct.push_back(std::move(one));
@@ -144,24 +183,6 @@ std::vector<Replacement> distinct_replacements(Node before, Node after,
     }
   }
   return distinct;
-}
-
-CheckKind check_kind(const Replacement& replacement) {
-  const Node node = replacement.before;
-  if (const auto* rope = as<RoPEConfig>(node)) return rope_kind(*rope, replacement);
-  if (const auto* norm = as<RMSNormConfig>(node)) return norm_kind(*norm, replacement);
-  if (const auto* attention = as<AttentionConfig>(node)) {
-    return attention_kind(attention->qkv_linear->wq->in_features);
-  }
-  if (const auto* feed_forward = as<FeedForwardConfig>(node)) {
-    return feed_forward_kind(feed_forward->w1->in_features);
-  }
-  if (const auto* linear = as<LinearConfig>(node)) return linear_kind(*linear);
-  if (const auto* embedding = as<EmbeddingConfig>(node)) return embedding_kind(*embedding);
-  throw ConfigError(
-      "titan kernel check: override '{}' replaces a {} ({}), and how such a module is called is not known "
-      "here; known are RoPE, RMSNorm, Attention, FeedForward, Linear and Embedding",
-      replacement.override_name, type_name(*node.type), replacement.fqns.front());
 }
 
 }  // namespace titan

@@ -46,6 +46,20 @@ void report_line(const std::string& line) {
   std::cout << line << "\n";
 }
 
+/// The config's device, taken for this process.
+at::Device check_device(const TrainerConfig& config) {
+  const auto provider = named_provider();
+  switch (config.device.value_or(provider ? DeviceKind::neuron : DeviceKind::cpu)) {
+    case DeviceKind::cpu:
+      return at::kCPU;
+    case DeviceKind::neuron:
+      return take_neuron_device(provider.value_or("emulator"), 0, 0, 1).device;
+    case DeviceKind::cuda:
+      break;
+  }
+  throw ConfigError("titan kernel check: --device cuda: kernels run on cpu and neuron");
+}
+
 int check_command(std::vector<std::string> words) {
   KernelCheckOptions options;
   rename_flag(words, "imports", "override.imports");
@@ -60,10 +74,8 @@ int check_command(std::vector<std::string> words) {
   }
   const auto claims = claim_nodes(resolved.before_overrides.node(), overrides);
   if (claims.empty()) throw ValueError("no override replaces anything: there is nothing to check");
-  if (resolved.config->device.value_or(named_provider() ? DeviceKind::neuron : DeviceKind::cpu) !=
-      DeviceKind::cpu) {
-    report_line("checked on cpu, not on neuron: a kernel runs in the same simulator on both");
-  }
+  options.device = check_device(*resolved.config);
+  report_line(format("checked on {}", c10::str(options.device)));
   bool passed = true;
   for (const Replacement& replacement :
        distinct_replacements(resolved.before_overrides.node(), resolved.config.node(), claims)) {

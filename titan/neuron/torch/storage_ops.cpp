@@ -1,5 +1,6 @@
 #include "titan/neuron/torch/storage_ops.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -39,6 +40,10 @@ void require_strided(std::optional<c10::Layout> layout) {
 Tensor over_storage(int64_t bytes, c10::ScalarType dtype, const char* operation) {
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, allocate_hbm(bytes, dtype, operation),
                        &hbm_allocator(), /*resizable=*/true);
+  const auto& torch = at::globalContext();
+  // As torch does on its own devices; all ones are a NaN of every float.
+  if (bytes > 0 && torch.deterministicAlgorithms() && torch.deterministicFillUninitializedMemory())
+    std::memset(storage.mutable_data(), 0xff, static_cast<size_t>(bytes));
   return at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
                                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                                   c10::scalarTypeToTypeMeta(dtype));

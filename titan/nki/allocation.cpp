@@ -168,6 +168,11 @@ void require_core_lives(const Tensor& view) {
 
 std::string ndarray_named(const std::string& name) { return name.empty() ? "ndarray" : "ndarray " + name; }
 
+void note_change(const Tensor& view) {
+  if (is_on_chip(view.buffer())) return;
+  view.allocation()->changed.store(true, std::memory_order_relaxed);  // the run's end orders it
+}
+
 void require_data(const Tensor& tensor) {
   if (tensor.indirection().offsets != nullptr) require_data(*tensor.indirection().offsets);
   if (!tensor.allocation()->without_data) return;

@@ -111,6 +111,7 @@ void Core::issue(Instruction instruction) {
   if (num_instructions_ == budget_) fail_budget("instructions", instruction.describe(), instruction.where);
   check_instruction(instruction, options_);
   check_memories(instruction);
+  if (instruction.dst.defined()) note_change(instruction.dst);
   const bool executes = options_.mode == RunMode::execute;
   if (std::holds_alternative<CoreBarrier>(instruction.attributes))
     peers().barrier(id_, instruction);

@@ -139,6 +139,7 @@ void register_load(Register& to, Tensor from, const Where& where) {
 
 void register_store(Tensor to, const Register& from, const Where& where) {
   act_at_once("register_store", to, where, [&] { store_number(to, from.value()); });
+  note_change(to);
 }
 
 void nc_matmul(Tensor dst, Tensor stationary, Tensor moving, MatmulOptions options, const Where& where) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -108,6 +109,8 @@ struct Allocation {
   int64_t bytes = 0;
   std::shared_ptr<void> owner;
   std::unique_ptr<WrittenBits> written;
+  /// Whether an instruction wrote here, on shapes too: the owner is told after the run.
+  std::atomic<bool> changed = false;
   /// Shapes only: no bytes are there.
   bool without_data = false;
 
@@ -148,6 +151,9 @@ void require_core_lives(const Tensor& view);
 
 /// "ndarray q" for messages, or "ndarray": not every tensor has a name.
 std::string ndarray_named(const std::string& name);
+
+/// Notes in Allocation::changed that an instruction writes a view, if that lies in HBM.
+void note_change(const Tensor& view);
 
 /// "memory.without-data" unless a tensor, and the offset of a view, have bytes.
 void require_data(const Tensor& tensor);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "titan/base/error.h"
+#include "titan/ops/rethrow.h"
 
 namespace titan {
 
@@ -54,9 +55,18 @@ class BackwardNode final : public engine::Node {
     for (const auto& variable : saved_) saved.push_back(variable.unpack(getptr()));
     std::vector<uint8_t> needs_grad(num_outputs());
     for (size_t i = 0; i < needs_grad.size(); ++i) needs_grad[i] = task_should_compute_output(i);
-    auto grads = fn_({saved, grad_outputs, needs_grad});
+    auto grads = called({saved, grad_outputs, needs_grad});
     check(grads.size() == needs_grad.size(), "a backward returns one gradient per input");
     return grads;
+  }
+
+  /// The engine's threads let only std::exception out, and say of none whose it is.
+  std::vector<at::Tensor> called(const GradientCall& call) const {
+    try {
+      return fn_(call);
+    } catch (...) {
+      rethrow_from("the backward of " + name_);
+    }
   }
 
   std::string name_;

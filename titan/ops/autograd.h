@@ -34,7 +34,7 @@ struct Backward {
   /// Kept by reference; an in-place change before the backward is an error that names the node.
   std::vector<at::Tensor> saved;
   /// Returns one gradient per input, undefined where there is none. Runs without recording: no second
-  /// derivatives.
+  /// derivatives. It may throw anything: errors name the function (rethrow_from).
   std::function<std::vector<at::Tensor>(const GradientCall&)> fn;
   /// Indices of outputs that are kept too (without a reference cycle).
   std::vector<int64_t> saved_outputs = {};

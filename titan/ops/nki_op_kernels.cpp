@@ -9,6 +9,8 @@
 
 #include "titan/base/error.h"
 #include "titan/ops/autograd.h"
+#include "titan/ops/op_values.h"
+#include "titan/ops/rethrow.h"
 
 namespace titan {
 namespace {
@@ -16,66 +18,6 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 using torch::jit::Stack;
-
-std::vector<IValue> taken_arguments(const c10::OperatorHandle& op, Stack& stack) {
-  const auto count = static_cast<ptrdiff_t>(op.schema().arguments().size());
-  std::vector<IValue> arguments(stack.end() - count, stack.end());
-  stack.erase(stack.end() - count, stack.end());
-  return arguments;
-}
-
-/// The tensors of values, one after another: undefined for a missing optional one.
-std::vector<Tensor> tensors_of(OpValues values) {
-  std::vector<Tensor> tensors;
-  for (const IValue& value : values) {
-    if (value.isTensor()) tensors.push_back(value.toTensor());
-    if (value.isTensorList()) std::ranges::copy(value.toTensorVector(), std::back_inserter(tensors));
-  }
-  return tensors;
-}
-
-/// How many tensors tensors_of() takes from each value.
-std::vector<size_t> tensor_counts(OpValues values) {
-  std::vector<size_t> counts;
-  for (const IValue& value : values) {
-    counts.push_back(value.isTensorList() ? value.toTensorVector().size() : value.isTensor() ? 1 : 0);
-  }
-  return counts;
-}
-
-/// Values of the same form with other tensors.
-std::vector<IValue> with_tensors(OpValues form, std::span<const Tensor> tensors) {
-  std::vector<IValue> values(form.begin(), form.end());
-  size_t next = 0;
-  for (IValue& value : values) {
-    if (value.isTensor()) {
-      value = tensors[next++];
-    } else if (value.isTensorList()) {
-      std::vector<Tensor> list(value.toTensorVector().size());
-      for (Tensor& tensor : list) tensor = tensors[next++];
-      value = std::move(list);
-    }
-  }
-  return values;
-}
-
-bool shares_bytes(const Tensor& a, const Tensor& b) {
-  return a.defined() && b.defined() && a.has_storage() && b.has_storage() &&
-         a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
-}
-
-void check_results(const OperatorRecord& record, OpValues arguments, OpValues results) {
-  const auto inputs = tensors_of(arguments);
-  for (const Tensor& result : tensors_of(results)) {
-    const auto is_input = [&](const Tensor& input) { return shares_bytes(input, result); };
-    if (std::ranges::none_of(inputs, is_input)) continue;
-    throw ValueError(
-        "nki_op {}: a result {} is one of its arguments, or a view of one: return a copy (.clone()), or name "
-        "the "
-        "argument in mutates_args and return nothing",
-        record.name, result.sizes());
-  }
-}
 
 /// What is known of a result, for a gradient of zeros.
 struct ResultForm {
@@ -219,7 +161,11 @@ class OpRecording {
     OpContext ctx(std::move(needs), {});
     {
       const NoGrad guard;
-      call_.record->setup_context(ctx, arguments_, results_);
+      try {
+        call_.record->setup_context(ctx, arguments_, results_);
+      } catch (...) {
+        rethrow_from("the setup_context of " + call_.record->name);
+      }
     }
     std::vector<size_t> places;  // among the saved; or past them, among the saved outputs
     for (const Tensor& tensor : ctx.saved_tensors()) {
@@ -271,15 +217,6 @@ bool wants_grad(const Tensor& tensor) { return tensor.defined() && tensor.requir
 
 }  // namespace
 
-void OpBodyKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
-  const std::vector<IValue> arguments = taken_arguments(op, *stack);
-  const NoGrad no_grad;
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  std::vector<IValue> results = record_->body(arguments);
-  check_results(*record_, arguments, results);
-  for (IValue& result : results) stack->push_back(std::move(result));
-}
-
 void OpMutationKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                                   Stack* stack) const {
   const std::vector<IValue> written = written_arguments(op, *stack);
@@ -301,7 +238,7 @@ void OpAutogradKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKe
         "copy that requires none (.detach().clone())",
         record_->name);
   }
-  const std::vector<IValue> arguments = taken_arguments(op, *stack);
+  const std::vector<IValue> arguments = torch::jit::pop(*stack, op.schema().arguments().size());
   const bool records = c10::GradMode::is_enabled() && std::ranges::any_of(tensors_of(arguments), wants_grad);
   Stack results = arguments;
   {

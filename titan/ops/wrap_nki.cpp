@@ -135,8 +135,6 @@ bool is_whole(const nki::Tensor& tensor) {
 }
 
 at::Tensor view_of_given(const at::Tensor& given, const nki::Tensor& result) {
-  // The kernel has written into it, which those who saved it for a backward must notice.
-  if (!given.is_inference()) given.unsafeGetTensorImpl()->bump_version();
   if (is_whole(result)) return given;
   if (result.dtype() != result.allocation()->dtype) {
     throw ValueError(
@@ -214,7 +212,15 @@ std::string get_logical_neuron_cores() {
 
 namespace detail {
 
-void KernelDevice::add(const nki::Tensor& tensor) {
+GivenTensors::~GivenTensors() {
+  for (const nki::Tensor& tensor : tensors_) {
+    if (!tensor.allocation()->changed.exchange(false)) continue;
+    const at::Tensor& given = *given_tensor(tensor);
+    if (!given.is_inference()) given.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+void GivenTensors::add(const nki::Tensor& tensor) {
   const at::Tensor* given = tensor.defined() ? given_tensor(tensor) : nullptr;
   if (given == nullptr) return;
   if (device_ && *device_ != given->device()) {
@@ -222,6 +228,7 @@ void KernelDevice::add(const nki::Tensor& tensor) {
                      c10::str(*device_), c10::str(given->device()));
   }
   device_ = given->device();
+  tensors_.push_back(tensor);
 }
 
 nki::RunOptions kernel_run_options(int64_t lnc, at::Device device) {

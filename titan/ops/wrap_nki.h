@@ -100,13 +100,23 @@ void visit_tensors(const T& value, const Visit& visit) {
   }
 }
 
-/// Where a call's tensors lie; `cpu` when there is none. Gathers one argument's tensors after another.
-class KernelDevice {
+/// The torch tensors of one call, gathered one argument after another.
+class GivenTensors {
  public:
+  GivenTensors() = default;
+  GivenTensors(const GivenTensors&) = delete;
+  GivenTensors& operator=(const GivenTensors&) = delete;
+  /// Those that the kernel has written get a new version, also when it failed later on: who saved them for a
+  /// backward must notice.
+  ~GivenTensors();
+
+  /// ValueError for tensors of two devices.
   void add(const nki::Tensor& tensor);
+  /// Where they lie; `cpu` when there is none.
   at::Device device() const { return device_.value_or(at::Device(at::kCPU)); }
 
  private:
+  std::vector<nki::Tensor> tensors_;
   std::optional<at::Device> device_;
 };
 
@@ -153,19 +163,19 @@ class WrappedKernel {
   }
 
   auto operator()(Args... args) const {
-    detail::KernelDevice place;
-    const auto add = [&](const nki::Tensor& tensor) { place.add(tensor); };
+    detail::GivenTensors given;
+    const auto add = [&](const nki::Tensor& tensor) { given.add(tensor); };
     (detail::visit_tensors(args, add), ...);
-    const nki::RunOptions options = detail::kernel_run_options(lnc_, place.device());
+    const nki::RunOptions options = detail::kernel_run_options(lnc_, given.device());
     const auto simulation = nki::simulate(kernel_, where_).with(options)[lnc_];
     nki::KernelRun run;
     if constexpr (std::is_void_v<Result>) {
       simulation.finish(run, std::forward<Args>(args)...);
-      detail::count_kernel_work(run, place.device());
+      detail::count_kernel_work(run, given.device());
     } else {
       const Result result = simulation.finish(run, std::forward<Args>(args)...);
-      detail::count_kernel_work(run, place.device());
-      return detail::torch_result(result, place.device());
+      detail::count_kernel_work(run, given.device());
+      return detail::torch_result(result, given.device());
     }
   }
 

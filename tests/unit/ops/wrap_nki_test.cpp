@@ -26,6 +26,11 @@ const auto wrapped = wrap_nki(scaled);
 
 nki::Tensor left_half(nki::Tensor x) { return x(nki::all, nki::ds(0, x.size(1) / 2)); }
 void only_writes(nki::Tensor x, nki::Tensor out) { nisa::dma_copy(out, loaded(x)); }
+void writes_and_fails(nki::Tensor x, nki::Tensor out) {
+  only_writes(x, out);
+  throw ValueError("after the write");
+}
+void stores_a_register(nki::Tensor number) { nisa::register_store(number, nki::Register(7)); }
 std::pair<nki::Tensor, std::vector<nki::Tensor>> several(nki::Tensor x, nki::Tensor out) {
   return {scale_into(x, out, {.factor = 2}), {scaled(x, {.factor = 3}), scaled(x, {.factor = 4})}};
 }
@@ -94,11 +99,35 @@ TEST_CASE("A part of an argument comes back as a view of it") {
   CHECK((half.storage().unsafeGetStorageImpl() == x.storage().unsafeGetStorageImpl()));
 }
 
-TEST_CASE("Writing a returned argument is noticed by those who saved it") {
+TEST_CASE("Writing an argument is noticed by those who saved it, also where it is not returned") {
+  const auto meta = at::TensorOptions().device(at::kMeta);
+  for (const Tensor& x : {normal({32, 4}, 7), at::empty({32, 4}, meta)}) {
+    const Tensor out = at::empty_like(x);
+    const auto before = out._version();
+    wrapped_into[2](x, out, {});
+    const auto between = out._version();
+    CHECK(between > before);
+    wrap_nki(only_writes)[1](x, out);
+    CHECK(out._version() > between);
+    CHECK(x._version() == 0);
+  }
+}
+
+TEST_CASE("A kernel that fails has written what it wrote, and so has one that stores a register") {
   const Tensor x = normal({32, 4}, 7), out = at::empty_like(x);
-  const auto before = out._version();
-  wrapped_into[1](x, out, {});
-  CHECK(out._version() > before);
+  CHECK_THROWS_AS(wrap_nki(writes_and_fails)[1](x, out), ValueError);
+  CHECK(out._version() == 1);
+  const Tensor number = integers({1}, 8, 9, at::kInt);
+  const auto before = number._version();
+  wrap_nki(stores_a_register)[1](number);
+  CHECK(number.item<int>() == 7);
+  CHECK(number._version() > before);
+}
+
+TEST_CASE("A returned argument that was only read keeps its version") {
+  const Tensor x = normal({32, 4}, 6);
+  CHECK(wrap_nki(left_half)[1](x)._version() == 0);
+  CHECK(x._version() == 0);
 }
 
 TEST_CASE("On Meta tensors shapes come out, and the instructions are checked") {

@@ -9,7 +9,7 @@ DEMO := outputs/demo
 
 export TORCH
 
-.PHONY: all help setup setup-tests configure build demo test bench install clean
+.PHONY: all help setup setup-tests configure build demo test sanitize bench install clean
 
 all: build
 
@@ -17,6 +17,7 @@ help:
 	@echo "make                  set up and build $(TITAN)"
 	@echo "make demo             build, train a small model on the bundled text, write it, continue a prompt"
 	@echo "make test             build and run all tests"
+	@echo "make sanitize         build and run the kernel simulator's tests under the sanitizers"
 	@echo "make bench            build and run the benches"
 	@echo "make install PREFIX=  copy the program, its libraries and headers"
 	@echo "make setup            only install what building needs"
@@ -49,6 +50,10 @@ demo: build
 test: setup-tests configure
 	@cmake --build $(BUILD)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $$(nproc)
+
+sanitize: setup-tests configure
+	@cmake --build $(BUILD) --target unit_nki_sanitized
+	@$(BUILD)/bin/unit_nki_sanitized
 
 # Titan beside its peers in the same run.
 bench: setup-tests build

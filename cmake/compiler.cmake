@@ -34,8 +34,10 @@ endif()
 # g++ contracts even intrinsics into fused multiply-adds, which changes results; only explicit ones are wanted.
 # Interposing our functions is not supported, which lets the compiler inline them within a file.
 add_compile_options(-ffp-contract=off -fno-semantic-interposition)
+# Reports need lines and no more; what they find ends the program.
+set(titan_sanitizer_options -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
 if(TITAN_SANITIZE)
-  add_compile_options(-fsanitize=${TITAN_SANITIZE} -fno-omit-frame-pointer -O1)
+  add_compile_options(-fsanitize=${TITAN_SANITIZE} ${titan_sanitizer_options})
   add_link_options(-fsanitize=${TITAN_SANITIZE})
 endif()
 

@@ -67,6 +67,23 @@ if(TARGET unit_neuron)
   add_dependencies(unit_neuron titan_neuron)
 endif()
 
+# The simulator and its tests under the sanitizers, whatever the rest is built with: `make sanitize`. One program without
+# our libraries, because what is not instrumented cannot load what is.
+if(TARGET unit_nki AND NOT TITAN_SANITIZE)
+  file(GLOB base_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/titan/base/*.cpp)
+  list(REMOVE_ITEM base_sources ${CMAKE_SOURCE_DIR}/titan/base/build_info.cpp)
+  add_library(nki_sanitized OBJECT EXCLUDE_FROM_ALL ${nki_sources})
+  set_target_properties(nki_sanitized PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  get_target_property(nki_tests unit_nki SOURCES)
+  add_executable(unit_nki_sanitized EXCLUDE_FROM_ALL ${base_sources} ${nki_tests} tests/unit/main.cpp)
+  target_link_libraries(unit_nki_sanitized PRIVATE nki_sanitized titan_dependencies)
+  foreach(target IN ITEMS nki_sanitized unit_nki_sanitized)
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+    target_compile_options(${target} PRIVATE ${titan_warnings} ${titan_sanitizer_options} -fsanitize=address,undefined)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endforeach()
+endif()
+
 # Libraries that bring a device, most of them wrong in one way each, which tests name as TITAN_NEURON_PROVIDER.
 file(GLOB providers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/neuron_providers/*.cpp)
 if(NOT TARGET titan)

@@ -35,6 +35,11 @@ const auto integers = nki_op("holes::integers", [](const at::Tensor& x) { return
                              {.arguments = {"x"}});
 const auto copies = nki_op("holes::copies", [](const at::Tensor& x) { return rows(x).clone(); },
                            {.arguments = {"x"}});
+const auto list = nki_op("holes::list", [](const at::Tensor& x) { return std::vector{x.clone(), x[0].clone()}; });
+const auto others = nki_op("holes::others", [](const at::Tensor& x) {
+  return std::tuple(x.size(0), 2.5, x.dim() == 2, std::optional<at::Tensor>(), std::string("word"));
+});
+const auto nothing = nki_op("holes::nothing", [](const at::Tensor&) {});
 """
 
 # A norm that goes wrong as its setting says, and is right without one.
@@ -464,6 +469,18 @@ class Kernel(unittest.TestCase):
         self.assertTrue(self.run_titan("run", "holes::forward", "--imports", "holes", "--help").stdout.startswith(
             "holes::forward takes\n  x of --shape x=... or --inputs\n\n"))
 
+    def test_results_that_are_no_tensors_are_printed_and_numbers_kept(self):
+        (self.root / "holes.cpp").write_text(HOLES)
+        run = lambda op, *words: self.run_titan("run", f"holes::{op}", "--imports", "holes", "--shape", "arg0=3,5", *words)
+        self.assertRegex(run("list").stdout, r"^output0\.0 \[3, 5\] Float, sum .*\noutput0\.1 \[5\] Float, sum .*\n$")
+        others = run("others", "--outputs", "others.safetensors")
+        self.assertEqual(others.stdout, "output0 3\noutput1 2.5\noutput2 true\noutput3 none\noutput4 word\n")
+        header = json.loads((self.root / "others.safetensors").read_bytes()[8:].split(b"}}")[0] + b"}}")
+        self.assertEqual({name: entry["dtype"] for name, entry in header.items() if name != "__metadata__"},
+                         {"output0": "I64", "output1": "F64", "output2": "BOOL"})
+        self.assertIn("--outputs others.safetensors: output4 is no tensor and no number, and is left out: word", others.stderr)
+        self.assertEqual(run("nothing").stdout, "holes::nothing returns nothing\n")
+
     def test_device_print_works_in_both(self):
         (self.root / "printing.cpp").write_text(
             "#include <titan/kernels.h>\nusing namespace titan;\nnamespace nl = nki::language;\n"
@@ -502,6 +519,18 @@ class Kernel(unittest.TestCase):
                       self.run_titan("run", "rmsnrm", code=2).stderr)
         self.assertIn("cross_entropy takes\n  logits [128, 1000], or as --shape and --inputs say\n  targets [128], ",
                       self.run_titan("run", "cross_entropy", "--help").stdout)
+        for flag in ("--dtype=bfloat16", "--seed=1"):
+            whole = ["run", "rmsnorm", "--inputs", "all.safetensors", "--lnc", "1"]
+            write_safetensors(self.root / "all.safetensors", {"x": ([2, 4], range(8)), "weight": ([4], range(4))})
+            self.assertEqual(self.run_titan(*whole).stderr, "")
+            self.assertIn(f"{flag.replace('=', ' ')}: no input of rmsnorm is drawn",
+                          self.run_titan(*whole, flag, code=2).stderr)
+        self.assertIn("my_kernels::rope_fwd takes query, rope_cache: give --shape query=N,N,... --shape rope_cache=N,N,..., "
+                      "or a file with --inputs", self.run_titan("run", "my_kernels::rope_fwd", "--imports",
+                                                                "my_neuron_kernels", "--shape", "key=1,4", code=2).stderr)
+        for name in ("rmsnorm", "my_kernels::rope_fwd"):
+            self.assertIn("NEURON_LOGICAL_NC_CONFIG must be 1 or 2 (physical NeuronCores of a logical one; 2 when unset), "
+                          "got 3", self.run_titan("run", name, code=2, NEURON_LOGICAL_NC_CONFIG="3").stderr)
         self.assertIn("--lnc must be 1 or 2, got 3", self.run_titan("run", "rmsnorm", "--lnc", "3", code=2).stderr)
         self.assertIn("trace", self.run_titan("trace", "rmsnorm", code=2).stderr)
         self.assertIn("rmsnorm takes x [rows, features]",

@@ -21,10 +21,28 @@ std::vector<int64_t> parse_shape(const std::string& name, const std::string& tex
   for (const std::string& word : split(text, ',')) {
     const auto size = parse_number<int64_t>(word);
     if (!size || *size < 1)
-      throw ConfigError("--shape {}={}: sizes are numbers of 1 and more, as in q=1,8,256,128", name, text);
+      throw ConfigError("--shape {}={}: sizes are numbers of 1 and more, as in --shape {}=4,8", name, text,
+                        name);
     shape.push_back(*size);
   }
   return shape;
+}
+
+/// float32, bfloat16 or float16; ConfigError, with the nearest, for another.
+at::ScalarType parse_float_dtype(const std::string& text) {
+  struct Name {
+    at::ScalarType dtype;
+    std::string name, short_name;
+  };
+  static const std::vector<Name> names = {
+      {at::kFloat, "float32", "fp32"}, {at::kBFloat16, "bfloat16", "bf16"}, {at::kHalf, "float16", "fp16"}};
+  std::vector<std::string> known;
+  for (const Name& one : names) {
+    if (text == one.name) return one.dtype;
+    if (text == one.short_name) throw ConfigError("--dtype {}: did you mean {}?", text, one.name);
+    known.push_back(one.name);
+  }
+  throw ConfigError("no --dtype '{}'{}", text, did_you_mean_of(text, known, "there are"));
 }
 
 void check_names(const RunnableKernel& kernel, const RunInputs& words) {
@@ -56,8 +74,11 @@ Tensor drawn(const std::vector<int64_t>& shape, at::ScalarType dtype, int64_t li
 
 TensorsByName run_inputs(const RunnableKernel& kernel, const RunInputs& words) {
   check_names(kernel, words);
-  const auto generator = at::detail::createCPUGenerator(words.seed);
+  const auto generator = at::detail::createCPUGenerator(words.seed.value_or(0));
+  const at::ScalarType float_dtype = parse_float_dtype(words.dtype.value_or("float32"));
   TensorsByName tensors;
+  std::vector<std::string> without_shape;
+  bool is_drawn = false, is_dtype_used = false;
   int64_t columns = 1;
   for (const RunnableInput& input : kernel.inputs) {
     const auto file = words.given.find(input.name);
@@ -66,12 +87,25 @@ TensorsByName run_inputs(const RunnableKernel& kernel, const RunInputs& words) {
       tensors[input.name] = file->second;
     } else if (text != words.shapes.end() || !input.shape.empty()) {
       const auto shape = text == words.shapes.end() ? input.shape : parse_shape(input.name, text->second);
-      tensors[input.name] = drawn(shape, input.dtype.value_or(words.dtype), columns, generator);
+      const auto dtype = input.dtype.value_or(float_dtype);
+      tensors[input.name] = drawn(shape, dtype, columns, generator);
+      is_drawn = true;
+      is_dtype_used = is_dtype_used || !input.dtype;
     } else if (!input.is_optional) {
-      throw ConfigError("{} takes {}: give --shape {}=..., or a file with --inputs", kernel.name, input.name,
-                        input.name);
+      without_shape.push_back(input.name);
     }
     if (tensors.size() == 1 && tensors.begin()->second.dim() > 0) columns = tensors.begin()->second.size(-1);
+  }
+  if (!without_shape.empty()) {
+    std::vector<std::string> flags;
+    for (const std::string& name : without_shape) flags.push_back(format("--shape {}=N,N,...", name));
+    throw ConfigError("{} takes {}: give {}, or a file with --inputs", kernel.name, join(without_shape, ", "),
+                      join(flags, " "));
+  }
+  if (words.seed && !is_drawn)
+    throw ConfigError("--seed {}: no input of {} is drawn", *words.seed, kernel.name);
+  if (words.dtype && !is_dtype_used) {
+    throw ConfigError("--dtype {}: no input of {} is drawn in it", *words.dtype, kernel.name);
   }
   return tensors;
 }
@@ -95,22 +129,6 @@ std::map<std::string, std::string> take_pairs(std::vector<std::string>& words, s
     words.erase(at, at + (has_value ? 1 : 2));
   }
   return pairs;
-}
-
-at::ScalarType parse_float_dtype(const std::string& text) {
-  struct Name {
-    at::ScalarType dtype;
-    std::string name, short_name;
-  };
-  static const std::vector<Name> names = {
-      {at::kFloat, "float32", "fp32"}, {at::kBFloat16, "bfloat16", "bf16"}, {at::kHalf, "float16", "fp16"}};
-  std::vector<std::string> known;
-  for (const Name& one : names) {
-    if (text == one.name) return one.dtype;
-    if (text == one.short_name) throw ConfigError("--dtype {}: did you mean {}?", text, one.name);
-    known.push_back(one.name);
-  }
-  throw ConfigError("no --dtype '{}'{}", text, did_you_mean_of(text, known, "there are"));
 }
 
 std::string describe_inputs(const RunnableKernel& kernel) {

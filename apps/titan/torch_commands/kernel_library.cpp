@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 
@@ -20,7 +21,7 @@ namespace {
 
 using at::Tensor;
 
-std::vector<NamedTensor> run_rope(const TensorsByName& given, int64_t lnc, bool is_backward) {
+std::vector<KernelResult> run_rope(const TensorsByName& given, int64_t lnc, bool is_backward) {
   const Tensor &q = given.at("q"), &k = given.at("k");
   const auto [q_out, k_out] =
       wrap_nki(nkilib::rope_hf)[lnc](q, k, at::empty_like(q), at::empty_like(k),
@@ -38,7 +39,7 @@ RunnableKernel rope_kernel(std::string name, bool is_backward) {
 RunnableKernel rmsnorm_kernel() {
   return {"rmsnorm", {{"x", {256, 1024}}, {"weight", {1024}}}, [](const TensorsByName& given, int64_t lnc) {
             const auto [y, rstd] = wrap_nki(nkilib::rmsnorm)[lnc](given.at("x"), given.at("weight"), {});
-            return std::vector<NamedTensor>{{"y", y}, {"rstd", rstd}};
+            return std::vector<KernelResult>{{"y", y}, {"rstd", rstd}};
           }};
 }
 
@@ -48,7 +49,7 @@ RunnableKernel rmsnorm_backward_kernel() {
           [](const TensorsByName& given, int64_t lnc) {
             const auto [dx, dweight] = wrap_nki(nkilib::rmsnorm_backward)[lnc](
                 given.at("dy"), given.at("x"), given.at("weight"), given.at("rstd"));
-            return std::vector<NamedTensor>{{"dx", dx}, {"dweight", dweight}};
+            return std::vector<KernelResult>{{"dx", dx}, {"dweight", dweight}};
           }};
 }
 
@@ -63,7 +64,7 @@ RunnableKernel cross_entropy_kernel() {
           [](const TensorsByName& given, int64_t lnc) {
             const auto [loss, lse] = wrap_nki(nkilib::cross_entropy_forward)[lnc](
                 given.at("logits"), given.at("targets"), {.chunk_size = loss_columns(given.at("logits"))});
-            return std::vector<NamedTensor>{{"loss", loss}, {"lse", lse}};
+            return std::vector<KernelResult>{{"loss", loss}, {"lse", lse}};
           }};
 }
 
@@ -74,7 +75,7 @@ RunnableKernel cross_entropy_backward_kernel() {
             const auto dlogits = wrap_nki(nkilib::cross_entropy_backward)[lnc](
                 given.at("logits"), given.at("targets"), given.at("lse"),
                 {.chunk_size = loss_columns(given.at("logits")), .inplace = false});
-            return std::vector<NamedTensor>{{"dlogits", dlogits}};
+            return std::vector<KernelResult>{{"dlogits", dlogits}};
           }};
 }
 
@@ -92,7 +93,7 @@ RunnableKernel attention_kernel() {
   RunnableKernel kernel{"attention", kAttentionInputs, [](const TensorsByName& given, int64_t lnc) {
                           const auto [out, lse] = wrap_nki(nkilib::attention_forward)[lnc](
                               given.at("q"), given.at("k"), given.at("v"), attention_options(given));
-                          return std::vector<NamedTensor>{{"out", out}, {"lse", lse}};
+                          return std::vector<KernelResult>{{"out", out}, {"lse", lse}};
                         }};
   kernel.inputs.push_back(kFirstKey);
   return kernel;
@@ -104,7 +105,7 @@ RunnableKernel attention_backward_kernel() {
                                                               given.at("dout")};
                           const auto [dq, dk, dv] = wrap_nki(nkilib::attention_backward)[lnc](
                               given.at("q"), given.at("k"), given.at("v"), of, attention_options(given));
-                          return std::vector<NamedTensor>{{"dq", dq}, {"dk", dk}, {"dv", dv}};
+                          return std::vector<KernelResult>{{"dq", dq}, {"dk", dk}, {"dv", dv}};
                         }};
   kernel.inputs.push_back({"out", {1, 256, 8, 64}});
   kernel.inputs.push_back({"lse", {1, 8, 256}, at::kFloat});
@@ -149,8 +150,32 @@ c10::IValue value_of(const std::string& op, const c10::Argument& argument,
   throw ConfigError("--value {}={}: {} takes {} there", argument.name(), text, op, argument.type()->str());
 }
 
-std::vector<NamedTensor> call_boxed(const c10::OperatorHandle& op, const TensorsByName& given,
-                                    const std::map<std::string, std::string>& values) {
+/// A result of an operator; elements of a list one by one, as name.0, name.1, ...
+void add_result(std::vector<KernelResult>& results, const std::string& name, const c10::IValue& value) {
+  const auto number = [&](at::ScalarType dtype, const std::string& text) {
+    results.push_back({name, at::scalar_tensor(value.toScalar(), at::TensorOptions(dtype)), text});
+  };
+  if (value.isTensor() && value.toTensor().defined()) {
+    results.push_back({name, value.toTensor()});
+  } else if (value.isNone() || value.isTensor()) {
+    results.push_back({name, {}, "none"});
+  } else if (value.isBool()) {
+    number(at::kBool, value.toBool() ? "true" : "false");
+  } else if (value.isInt()) {
+    number(at::kLong, c10::str(value));
+  } else if (value.isDouble()) {
+    number(at::kDouble, c10::str(value));
+  } else if (value.isList()) {
+    const auto elements = value.toListRef();
+    if (elements.empty()) results.push_back({name, {}, "an empty list"});
+    for (size_t i = 0; i < elements.size(); ++i) add_result(results, format("{}.{}", name, i), elements[i]);
+  } else {
+    results.push_back({name, {}, c10::str(value)});
+  }
+}
+
+std::vector<KernelResult> call_boxed(const c10::OperatorHandle& op, const TensorsByName& given,
+                                     const std::map<std::string, std::string>& values) {
   torch::jit::Stack stack;
   for (const c10::Argument& argument : op.schema().arguments()) {
     if (!is_tensor(argument)) {
@@ -162,15 +187,13 @@ std::vector<NamedTensor> call_boxed(const c10::OperatorHandle& op, const Tensors
   }
   const NoGrad no_grad;
   op.callBoxed(stack);
-  std::vector<NamedTensor> outputs;
+  std::vector<KernelResult> outputs;
   for (const c10::Argument& argument : op.schema().arguments()) {
     const bool is_written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
     if (is_written && given.contains(argument.name()))
       outputs.push_back({argument.name(), given.at(argument.name())});
   }
-  for (size_t i = 0; i < stack.size(); ++i) {
-    if (stack[i].isTensor()) outputs.push_back({format("output{}", i), stack[i].toTensor()});
-  }
+  for (size_t i = 0; i < stack.size(); ++i) add_result(outputs, format("output{}", i), stack[i]);
   return outputs;
 }
 

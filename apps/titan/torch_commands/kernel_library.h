@@ -11,8 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "titan/checkpoint/safetensors.h"
-
 namespace titan {
 
 /// A tensor that a runnable kernel takes. Drawn integers count columns of the first input.
@@ -23,13 +21,20 @@ struct RunnableInput {
   bool is_optional = false;                  ///< left out unless given
 };
 
+/// What a kernel or an operator returns, or writes.
+struct KernelResult {
+  std::string name;
+  at::Tensor tensor;      ///< a number as a tensor without dimensions; undefined for what is neither
+  std::string text = {};  ///< of what is no tensor: "7", "true", "none"
+};
+
 using TensorsByName = std::map<std::string, at::Tensor>;
 
 /// A kernel that `titan kernel run` can call.
 struct RunnableKernel {
   std::string name;
   std::vector<RunnableInput> inputs;
-  std::function<std::vector<NamedTensor>(const TensorsByName& inputs, int64_t lnc)> call;
+  std::function<std::vector<KernelResult>(const TensorsByName& inputs, int64_t lnc)> call;
   std::vector<std::string> values = {};  ///< arguments that are no tensors: "float eps"
 };
 

@@ -57,8 +57,12 @@ std::string unwritten_text(const Tensor& tensor) {
 
 }  // namespace
 
-void print_results(const std::vector<NamedTensor>& results) {
-  for (const auto& [name, tensor] : results) {
+void print_results(const std::vector<KernelResult>& results) {
+  for (const auto& [name, tensor, text] : results) {
+    if (!text.empty()) {
+      std::printf("%s %s\n", name.c_str(), text.c_str());
+      continue;
+    }
     const double sum = tensor.to(at::kDouble).sum().item<double>();
     const std::string unwritten = unwritten_text(tensor);
     std::printf("%s %s %s, sum %.9g, sha256 %s%s%s\n", name.c_str(), c10::str(tensor.sizes()).c_str(),

@@ -14,10 +14,13 @@
 #include "apps/titan/torch_commands/kernel_results.h"
 #include "titan/base/error.h"
 #include "titan/base/file.h"
+#include "titan/base/log.h"
+#include "titan/checkpoint/safetensors.h"
 #include "titan/config/cli.h"
 #include "titan/config/module.h"
 #include "titan/nki/cost.h"
 #include "titan/nki/run_observer.h"
+#include "titan/ops/recorded_operators.h"
 #include "titan/ops/wrap_nki.h"
 #include "titan/train/filled_empty.h"
 
@@ -30,8 +33,8 @@ std::filesystem::path trace_file(const std::filesystem::path& file, int64_t inde
   return std::filesystem::path(file).replace_extension(format(".{}{}", index, file.extension().string()));
 }
 
-std::vector<NamedTensor> traced(const std::function<std::vector<NamedTensor>()>& call,
-                                const std::string& file) {
+std::vector<KernelResult> traced(const std::function<std::vector<KernelResult>()>& call,
+                                 const std::string& file) {
   int64_t count = 0;
   const nki::RunObserver observer([&](const nki::KernelRun& run) {
     const nki::Prediction prediction = nki::predict(run);
@@ -96,6 +99,29 @@ Arguments parse_run_words(KernelVerb verb, std::span<const std::string> words) {
   return {format("kernel {} KERNEL", name), std::move(options), words};
 }
 
+/// --lnc, or what the environment says.
+int64_t chosen_lnc(const Arguments& arguments) {
+  if (!arguments.has("lnc")) {
+    const std::string cores = get_logical_neuron_cores();
+    register_recorded_operators("titan kernel");  // reports a variable that says neither 1 nor 2
+    return cores == "1" ? 1 : 2;
+  }
+  const int64_t lnc = arguments.integer("lnc", 2, 1);
+  if (lnc > 2) throw ConfigError("--lnc must be 1 or 2, got {}", lnc);
+  return lnc;
+}
+
+void save_results(const std::string& file, const std::vector<KernelResult>& results) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& [name, tensor, text] : results) {
+    if (tensor.defined())
+      tensors.push_back({name, tensor});
+    else
+      log_warning("--outputs {}: {} is no tensor and no number, and is left out: {}", file, name, text);
+  }
+  save_safetensors(file, tensors);
+}
+
 /// `run KERNEL --help`: the inputs of that one.
 void print_inputs(const std::string& name, std::vector<std::string> words) {
   const std::string modules = take_option(words, "imports").value_or("");
@@ -138,16 +164,14 @@ int run_kernel_command(std::vector<std::string> words, KernelVerb verb) {
                       verb == KernelVerb::trace ? "trace" : "run", join(kernel_names(), ", "));
   }
 
-  const int64_t lnc = arguments.integer("lnc", get_logical_neuron_cores() == "1" ? 1 : 2, 1);
-  if (lnc > 2) throw ConfigError("--lnc must be 1 or 2, got {}", lnc);
+  const int64_t lnc = chosen_lnc(arguments);
   // Modules ask for it when they are loaded.
   setenv("NEURON_LOGICAL_NC_CONFIG", format("{}", lnc).c_str(), /*overwrite=*/1);
   const auto operators = load_operators(arguments.text("imports").value_or(""));
   const RunnableKernel kernel = find_kernel(name, values, operators);
-  RunInputs chosen{.file = arguments.text("inputs").value_or(""),
-                   .shapes = shapes,
-                   .dtype = parse_float_dtype(arguments.text("dtype").value_or("float32")),
-                   .seed = static_cast<uint64_t>(arguments.integer("seed", 0, 0))};
+  RunInputs chosen{
+      .file = arguments.text("inputs").value_or(""), .shapes = shapes, .dtype = arguments.text("dtype")};
+  if (arguments.has("seed")) chosen.seed = static_cast<uint64_t>(arguments.integer("seed", 0, 0));
   if (arguments.has("inputs")) chosen.given = load_safetensors(chosen.file);
   const TensorsByName inputs = run_inputs(kernel, chosen);
   const auto call = [&] {
@@ -156,7 +180,8 @@ int run_kernel_command(std::vector<std::string> words, KernelVerb verb) {
   };
   const auto results = verb == KernelVerb::trace ? traced(call, arguments.required("trace")) : call();
   print_results(results);
-  if (const auto file = arguments.text("outputs")) save_safetensors(*file, results);
+  if (results.empty()) std::cout << kernel.name << " returns nothing\n";
+  if (const auto file = arguments.text("outputs")) save_results(*file, results);
   return 0;
 }
 

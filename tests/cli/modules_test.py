@@ -73,6 +73,14 @@ class ModulesTest(unittest.TestCase):
         self.assertIn("none.cpp has no config functions: functions at file scope, not static, that return a TrainerConfig",
                       self.refusal(2, "none", "--config", "a"))
 
+    def test_the_nearest_module_is_a_file(self):
+        (self.folder / "nearest.cpp").mkdir()
+        message = self.refusal(2, "nearst", "--config", "a")
+        self.assertIn("there is no nearst.cpp or nearst.so in ", message)
+        self.assertNotIn("nearest", message)
+        self.write("nearst_", "")
+        self.assertIn("did you mean nearst_?", self.refusal(2, "nearst", "--config", "a"))
+
     def test_an_initialiser_that_ends_the_program_is_an_error_of_its_module(self):
         for name, body, says in [("strict", "throw ValueError(\"no table of {}\", 9);", "no table of 9"),
                                  ("ends", "std::terminate();", "it called std::terminate")]:

@@ -76,6 +76,7 @@ class Norm : public RMSNorm {
     if (wrong_ == "writes weight in place") weight.value.detach().mul_(1.5);
     if (wrong_ == "throws a number") throw 42;
     if (wrong_ == "odd length" && x.size(1) % 2 == 1) return y * 2;
+    if (wrong_ == "anywhere but on neuron" && x.is_cpu()) return y * 2;
     if (wrong_ == "reads a tile") return y + unloaded[1](x.detach()[0]);
     if (wrong_ == "reads memory") return y + at::empty_like(y);
     if (wrong_ == "reads memory of odd lengths" && x.size(1) % 2 == 1) return unloaded[1](x.detach()[0]);
@@ -236,10 +237,10 @@ class Kernel(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def run_titan(self, *args, code=0, **env):
+    def run_titan(self, *args, command="kernel", code=0, **env):
         surroundings = {name: value for name, value in os.environ.items() if "NEURON" not in name}
         surroundings.update(TITAN_NEURON_STATE_DIR=str(self.root / "state"), **env)
-        run = subprocess.run([TITAN, "kernel", *args], env=surroundings, cwd=self.root, capture_output=True, text=True,
+        run = subprocess.run([TITAN, command, *args], env=surroundings, cwd=self.root, capture_output=True, text=True,
                              timeout=600)
         self.assertEqual(run.returncode, code, run.stdout + run.stderr)
         return run
@@ -337,10 +338,11 @@ class Kernel(unittest.TestCase):
         (self.root / "norms.cpp").write_text(NORMS)
         run = self.check('norms.norm={"wrong": ""}', "--seq_len", "16")
         self.assertTrue(run.stdout.startswith("checked on cpu\n"), run.stdout)
-        there = self.check('norms.norm={"wrong": ""}', "--seq_len", "16", "--device", "neuron")
+        words = ["--seq_len", "16", "--device", "neuron"]
+        there = self.check('norms.norm={"wrong": "anywhere but on neuron"}', *words)
         self.assertEqual(there.stdout, run.stdout.replace("checked on cpu\n", "checked on neuron:0\n"))
         # Its memory is filled too.
-        wrong = self.check('norms.norm={"wrong": "reads memory"}', "--seq_len", "16", "--device", "neuron", code=1)
+        wrong = self.check('norms.norm={"wrong": "reads memory"}', *words, code=1)
         self.assertIn("y: 4096 of 4096 numbers are NaN or were never written\n", wrong.stdout)
         self.assertIn("--device cuda: kernels run on cpu and neuron",
                       self.check('norms.norm={"wrong": ""}', "--device", "cuda", code=2).stderr)
@@ -405,6 +407,14 @@ class Kernel(unittest.TestCase):
             run = self.check(f"own_types.same_{kind}", "--seq_len", "16", "--strict")
             self.assertEqual([int(n) for n in re.findall(rf", {kind} in (\d+) place", run.stdout)], places)
             self.assertEqual(set(self.differences(run.stdout, "fp32")), {"0.0"})
+
+    def test_shapes_says_what_it_has_checked_but_not_at_the_end_of_config(self):
+        fit = "Shapes fit, forward and backward: 4 row(s) of 256 tokens, 13 parameters, 1 of 4 layers (the others are configured alike)"
+        self.assertEqual(self.run_titan(*MODEL, command="shapes").stdout, fit + "\n")
+        cut = self.run_titan(*MODEL, "--parallelism.tensor_parallel_degree", "2", command="shapes")
+        self.assertEqual(cut.stdout, fit + ", as the tensor-parallel ranks 0 and 1 see them\n")
+        config = self.run_titan(*MODEL, "--override.imports", "my_neuron_kernels", command="config")
+        self.assertNotIn("Shapes fit", config.stdout)
 
     # --- run and trace ---
 

@@ -79,8 +79,8 @@ void run_on_shapes(LanguageModel& model, const TrainingConfig& training) {
       model.loss({.input_ids_BT = tokens_BT(), .positions_BT = tokens_BT(), .labels_BT = tokens_BT()}, 1.0));
 }
 
-/// What one of the tensor-parallel ranks will run of the model.
-void check_rank(const DifferentLayers& different, const TrainerConfig& trainer, int64_t index) {
+/// What one of the tensor-parallel ranks will run of the model; how many parameters that has.
+size_t check_rank(const DifferentLayers& different, const TrainerConfig& trainer, int64_t index) {
   const auto model = build_model(different.model);
   std::vector<int64_t> ranks(static_cast<size_t>(trainer.parallelism.tensor_parallel_degree));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -88,18 +88,30 @@ void check_rank(const DifferentLayers& different, const TrainerConfig& trainer, 
   if (group.size() > 1) cut_over_tensor_ranks(*model, group, trainer.parallelism);
   run_on_shapes(*model, trainer.training);
   warn_of_missing_gradients(*model, different.numbers);
+  return model->named_parameters().size();
+}
+
+std::string checked_text(const TrainerConfig& config, size_t num_layers, size_t num_parameters) {
+  const int64_t ranks = config.parallelism.tensor_parallel_degree;
+  const size_t all = config.model_spec.model->layers.size();
+  return format(
+      "Shapes fit, forward and backward: {} row(s) of {} tokens, {} parameters, {} of {} layers{}{}",
+      config.training.local_batch_size, config.training.seq_len, num_parameters, num_layers, all,
+      num_layers < all ? " (the others are configured alike)" : "",
+      ranks > 1 ? format(", as the tensor-parallel ranks 0 and {} see them", ranks - 1) : "");
 }
 
 }  // namespace
 
-void check_shapes(const TrainerConfig& config) {
+std::string check_shapes(const TrainerConfig& config) {
   TrainerConfig prepared = config;
   prepare_model(prepared);
   try {
     const int64_t last = std::max<int64_t>(prepared.parallelism.tensor_parallel_degree, 1) - 1;
     const DifferentLayers layers = with_different_layers(prepared.model_spec.model);
-    check_rank(layers, prepared, 0);
+    const size_t num_parameters = check_rank(layers, prepared, 0);
     if (last > 0) check_rank(layers, prepared, last);  // which may have fewer heads, or columns
+    return checked_text(prepared, layers.numbers.size(), num_parameters);
   } catch (const ConfigError&) {
     throw;
   } catch (const ValueError& error) {
@@ -108,6 +120,7 @@ void check_shapes(const TrainerConfig& config) {
     log_warning(
         "The model's shapes are not checked before the run: it holds an operator that needs data ({})",
         error.what_without_backtrace());
+    return "";
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "titan/train/trainer_config.h"
 
 namespace titan {
@@ -9,7 +11,7 @@ namespace titan {
 /// is made or read: of the first and of the last tensor-parallel rank, where there are several, whose
 /// kernels see their own heads and tokens. Layers that are configured alike run once. CommonError with the
 /// words of whoever objects. Warns where a module of the user's cannot run on shapes, and of trainable
-/// parameters that get no gradient.
-void check_shapes(const TrainerConfig& config);
+/// parameters that get no gradient. Returns what was checked, a line; empty where that was not possible.
+std::string check_shapes(const TrainerConfig& config);
 
 }  // namespace titan

@@ -17,7 +17,7 @@ constexpr const char* kShapesUsage =
     "makes\n"
     "or reads a weight\n\n"
     "Usage: titan shapes --module M --config C [--section.field value ...]\n\n"
-    "Prints nothing when all is well. `titan config` does the same where a module of the user's needs "
+    "Prints what was checked, a line. `titan config` does the same where a module of the user's needs "
     "torch.\n";
 
 }  // namespace
@@ -30,11 +30,13 @@ int shapes_command(std::span<const std::string> args) {
     }
   }
   std::vector<std::string> words(args.begin(), args.end());
+  const bool goes_on = take_flag(words, "said");
   std::optional<WarningsSaid> said;
-  if (take_flag(words, "said")) said.emplace();  // `titan config`, which goes on as this, has resolved it too
+  if (goes_on) said.emplace();  // `titan config`, which goes on as this, has resolved it too
   const ResolvedConfig resolved = resolve_config(words);
   said.reset();
-  check_shapes(*resolved.config);
+  const std::string checked = check_shapes(*resolved.config);
+  if (!goes_on && !checked.empty()) std::cout << checked << "\n";
   return 0;
 }
 

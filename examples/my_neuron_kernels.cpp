@@ -50,7 +50,7 @@ static std::tuple<Tensor, Tensor, Tensor> rope_backward(OpContext& ctx, const Te
   return {grad_q, grad_k, Tensor()};
 }
 
-const auto rope = rope_fwd.register_autograd(rope_backward, {.setup_context = setup_context});
+const auto rope = rope_fwd.register_autograd(rope_backward, setup_context);
 
 /// The kernel's contract, met here with the numbers of the run.
 static void check_sequence_length(int64_t length) {

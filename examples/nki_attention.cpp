@@ -52,7 +52,7 @@ static std::tuple<Tensor, Tensor, Tensor, Tensor> attend_backward(OpContext& ctx
   return {grad_q, grad_k, grad_v, Tensor()};
 }
 
-const auto attend_op = attention_fwd.register_autograd(attend_backward, {.setup_context = setup_context});
+const auto attend_op = attention_fwd.register_autograd(attend_backward, setup_context);
 
 class NKIAttention : public Attention {
  public:

@@ -48,7 +48,7 @@ static std::tuple<Tensor, Tensor, Tensor> norm_backward(OpContext& ctx, const Te
   return {grad_x, grad_weight, Tensor()};
 }
 
-const auto norm = norm_fwd.register_autograd(norm_backward, {.setup_context = setup_context});
+const auto norm = norm_fwd.register_autograd(norm_backward, setup_context);
 
 class NKIRMSNorm : public RMSNorm {
  public:

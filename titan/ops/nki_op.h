@@ -23,16 +23,26 @@ struct NkiOpOptions {
   std::vector<std::string> mutates_args = {};  ///< names of those that the body writes
 };
 
+/// Called after the forward: `f(ctx, inputs, outputs)` keeps in `ctx` what the backward needs.
+using SetupContext = std::function<void(OpContext& ctx, OpValues inputs, OpValues outputs)>;
+
 struct AutogradOptions {
-  /// Called after the forward: `f(ctx, inputs, outputs)` keeps in `ctx` what the backward needs.
-  std::function<void(OpContext& ctx, OpValues inputs, OpValues outputs)> setup_context = {};
+  SetupContext setup_context = {};
 };
 
 namespace detail {
 
 /// How a C++ type stands in a schema, and how it goes into a c10::IValue and comes out of one.
 template <class T>
-struct OpType;
+struct OpType {
+  static_assert(
+      !std::is_same_v<T, T>,
+      "an nki_op takes and returns at::Tensor, std::vector<at::Tensor>, int64_t (not int), double (not "
+      "float), bool, std::string and std::optional of these; it takes at::TensorList too, and returns "
+      "several in a std::tuple or std::pair");
+  static std::string schema();
+  static T from(const c10::IValue& value);
+};
 
 template <>
 struct OpType<at::Tensor> {
@@ -184,7 +194,7 @@ class NkiOp<R(Args...)> {
  public:
   explicit NkiOp(std::shared_ptr<OperatorRecord> record) : record_(std::move(record)) {}
 
-  /// Through torch's dispatcher. ValueError before the module is loaded.
+  /// Through torch's dispatcher. ValueError before the module is loaded, and when no tensor is given.
   R operator()(Args... args) const {
     auto results = call_operator(*record_, {detail::op_value<std::remove_cvref_t<Args>>(args)...});
     if constexpr (!std::is_void_v<R>) return detail::OpResults<R>::from(results);
@@ -199,6 +209,12 @@ class NkiOp<R(Args...)> {
     record_->setup_context = std::move(options.setup_context);
     ++record_->num_backwards;
     return *this;
+  }
+  /// The same, as `.register_autograd(backward, setup_context)`.
+  template <class Backward, class Setup>
+    requires std::is_invocable_v<Setup&, OpContext&, OpValues, OpValues>
+  NkiOp register_autograd(Backward backward, Setup setup_context) const {
+    return register_autograd(std::move(backward), AutogradOptions{std::move(setup_context)});
   }
 
  private:
@@ -221,8 +237,10 @@ NkiOp<R(Args...)> record_nki_op(std::string name, std::function<R(Args...)> body
 /// Makes a function an operator of torch's, `ns::name`, with the schema of its type: it takes at::Tensor,
 /// std::optional of it, std::vector of it or at::TensorList, int64_t, double, bool and std::string, and
 /// returns nothing, tensors, or a tuple or pair of them. The body runs on cpu, on neuron (on the same bytes,
-/// seen from the host), and on Meta, where it is the shape function; it runs without recording, and returns
-/// no argument of its own (copy it, or name it in mutates_args and return nothing).
+/// seen from the host), and on Meta, where it is the shape function; it runs without recording. What it
+/// returns is the caller's alone: no argument (copy it, or name it in mutates_args and return nothing), no
+/// tensor that it keeps, and none twice. It writes no argument that mutates_args does not name. ValueError
+/// for all these, at the call.
 ///
 /// For namespace scope of a module: it records, and cannot throw; the operator is there once the module is
 /// loaded.

@@ -1,6 +1,7 @@
 #include "titan/ops/recorded_operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "titan/base/error.h"
 #include "titan/base/strings.h"
 #include "titan/ops/nki_op_kernels.h"
+#include "titan/ops/op_values.h"
 
 namespace titan {
 
@@ -44,6 +46,19 @@ bool is_identifier(std::string_view text) {
   return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
          std::ranges::all_of(text, is_word);
 }
+
+/// Whether torch reads a schema with these names: its language has words of its own, such as in and None.
+bool reads_schema(std::string_view name, std::string_view argument) {
+  try {
+    torch::jit::parseSchema(format("{}(Tensor {}) -> Tensor", name, argument));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+constexpr std::string_view kSchemaWord =
+    "'{}' is a word of torch's schema language: choose another name for {}";
 
 bool is_tensor_type(std::string_view type) { return type.starts_with("Tensor"); }
 
@@ -80,7 +95,8 @@ std::string problem_of_name(const std::string& name) {
       !is_identifier(name.substr(colons + 2))) {
     return "its name is not of the form ns::name, two words of letters, digits and _";
   }
-  const std::string name_space = name.substr(0, colons);
+  const std::string name_space = name.substr(0, colons), own_name = name.substr(colons + 2);
+  if (!reads_schema(own_name, "x")) return format(kSchemaWord, own_name, "the operator");
   if (std::ranges::find(kTakenNamespaces, name_space) != std::end(kTakenNamespaces)) {
     return format("the namespace {} is torch's or titan's own: choose another", name_space);
   }
@@ -102,6 +118,7 @@ std::string problem_of_arguments(const OperatorRecord& record) {
   }
   for (size_t i = 0; i < names.size(); ++i) {
     if (!is_identifier(names[i])) return format("'{}' is no name for an argument", names[i]);
+    if (!reads_schema("f", names[i])) return format(kSchemaWord, names[i], "the argument");
     if (std::ranges::count(names, names[i]) > 1) return format("two arguments are called {}", names[i]);
   }
   for (const std::string& written : record.mutates_args) {
@@ -151,6 +168,26 @@ void register_operator(const std::shared_ptr<OperatorRecord>& record, std::strin
   recorded().modules[record->name] = module;
 }
 
+/// Why an argument of a tensor type gives no tensor.
+std::string_view missing_tensor(const c10::IValue& argument) {
+  if (argument.isNone()) return "missing";
+  if (!argument.isTensorList()) return "an undefined tensor";
+  return argument.toTensorList().empty() ? "an empty list" : "a list of undefined tensors";
+}
+
+/// Torch finds the device by the tensors. ValueError that says of each argument why it gives none.
+void check_gives_tensor(const OperatorRecord& record, OpValues arguments) {
+  if (std::ranges::any_of(tensors_of(arguments), [](const at::Tensor& t) { return t.defined(); })) return;
+  const auto names = argument_names(record);
+  std::vector<std::string> facts;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (is_tensor_type(record.argument_types[i]))
+      facts.push_back(format("{} is {}", names[i], missing_tensor(arguments[i])));
+  }
+  throw ValueError("nki_op {} is given no tensor, and so has no device to run on: {}", record.name,
+                   join(facts, ", "));
+}
+
 }  // namespace
 
 void OpContext::save(const std::vector<c10::IValue>& tensors) {
@@ -183,6 +220,7 @@ std::vector<c10::IValue> call_operator(const OperatorRecord& record, std::vector
         "in functions, not in the initialisation of variables at namespace scope",
         record.name);
   }
+  check_gives_tensor(record, arguments);
   record.registered->handle.callBoxed(&arguments);
   return arguments;
 }

@@ -70,13 +70,13 @@ std::shared_ptr<OperatorRecord> record_operator(OperatorRecord record);
 /// Keeps a text that registration is to report.
 void record_load_problem(std::string problem);
 
-/// Calls an operator through torch's dispatcher. ValueError when it is not registered.
+/// Calls an operator through torch's dispatcher. ValueError when it is not registered, or given no tensor.
 std::vector<c10::IValue> call_operator(const OperatorRecord& record, std::vector<c10::IValue> arguments);
 
 /// Registers what `module` has recorded with torch's dispatcher. ConfigError, naming the module and each
 /// operator that cannot be: a name that is not "ns::name", that is taken, or in a namespace of torch's;
-/// argument names that do not fit the function; two backwards, or one of an operator that writes its
-/// arguments. The others are registered all the same.
+/// argument names that do not fit the function; words of torch's schema language; two backwards, or one of an
+/// operator that writes its arguments. The others are registered all the same.
 void register_recorded_operators(std::string_view module);
 
 }  // namespace titan

@@ -11,6 +11,7 @@
 #include "tests/unit/test_device.h"
 #include "titan/base/error.h"
 #include "titan/ops/nki_op.h"
+#include "titan/ops/operator.h"
 
 // What operators of a module do wrong, and what they are told.
 namespace titan::testing {
@@ -110,6 +111,13 @@ const auto view_of_its_own = nki_op("test_refusals::view_of_its_own", [](const T
   all.narrow(1, 0, 2).add_(grad, 2);
   return all;
 });
+
+const auto total = nki_op("test_refusals::total",
+                          [](at::TensorList list, std::optional<Tensor> bias, int64_t) {
+                            return list.empty() ? bias->clone() : list[0] * 2;
+                          },
+                          {.arguments = {"list", "bias", "count"}});
+const auto copied = nki_op("test_refusals::copied", [](const Tensor& x) { return x.clone(); });
 
 void load() {
   static const bool loaded = [] {
@@ -222,6 +230,50 @@ TEST_CASE("A view of what the body has made is a result like another") {
   backward((view_of_its_own(x).mul_(3) + z).sum());
   CHECK(x.grad().narrow(1, 0, 2).equal(at::ones({8, 2}) * 8));
   CHECK(x.grad().narrow(1, 2, 2).equal(at::zeros({8, 2})));
+}
+
+TEST_CASE("A call without a tensor says which arguments give none") {
+  load();
+  const std::string message = error_of([] { total({}, std::nullopt, 3); });
+  CHECK(message ==
+        "nki_op test_refusals::total is given no tensor, and so has no device to run on: list is an empty "
+        "list, "
+        "bias is missing");
+  CHECK(mentions(error_of([] { total({Tensor()}, Tensor(), 3); }),
+                 {"list is a list of undefined tensors, bias is an undefined tensor"}));
+  CHECK(
+      mentions(error_of([] { copied(Tensor()); }), {"test_refusals::copied", "arg0 is an undefined tensor"}));
+  CHECK_THROWS_AS(copied(Tensor()), ValueError);
+  CHECK(total({}, at::ones({2}), 3).equal(at::ones({2})));
+}
+
+TEST_CASE(
+    "Words of torch's schema language name no operator and no argument, and the others are registered") {
+  load();
+  const auto body = [](const Tensor& x) { return x.clone(); };
+  const auto refusal = [] { return error_of([] { register_recorded_operators("my_module.cpp"); }); };
+  for (const std::string word :
+       {"in",  "as",     "is",   "with",  "not",  "or",   "and",   "if",     "for",   "def",
+        "del", "global", "pass", "class", "None", "True", "False", "return", "while", "else"}) {
+    INFO(word);
+    nki_op("test_words::" + word, body);
+    nki_op("test_words::f_" + word, body, {.arguments = {word}});
+    nki_op("test_words::after_" + word, body);
+    const std::string fact =
+        "'" + word + "' is a word of torch's schema language: choose another name for the ";
+    CHECK(refusal() == "my_module.cpp: nki_op test_words::" + word + ": " + fact +
+                           "operator\nmy_module.cpp: nki_op test_words::f_" + word + ": " + fact +
+                           "argument");
+    CHECK(c10::Dispatcher::singleton().findSchema({"test_words::after_" + word, ""}));
+  }
+  for (const std::string word :
+       {"self", "out", "Tensor", "int", "x", "input", "dtype", "generator", "lambda"}) {
+    nki_op("test_words::" + word, body, {.arguments = {word}});
+    CHECK(refusal() == "");
+  }
+  nki_op("in::copy", body);
+  CHECK(refusal() == "");
+  CHECK(find_operator<Tensor(const Tensor&)>("in::copy").call(at::ones({2})).equal(at::ones({2})));
 }
 
 }  // namespace titan::testing

@@ -82,14 +82,13 @@ const auto add_into = nki_op(
     [](Tensor sum, const Tensor& x, const Tensor& scratch) { wrapped_into[1](x, sum, {.by = scratch}); },
     {.arguments = {"sum", "x", "scratch"}, .mutates_args = {"sum"}});
 
-const auto exponential = nki_op("test_nki::exponential", [](const Tensor& x) { return x.exp(); })
-                             .register_autograd(
-                                 [](OpContext& ctx, const Tensor& grad) {
-                                   return std::vector<Tensor>{grad * ctx.saved_tensors()[0]};
-                                 },
-                                 {.setup_context = [](OpContext& ctx, OpValues, OpValues outputs) {
-                                   ctx.save_for_backward(outputs[0]);
-                                 }});
+const auto exponential =
+    nki_op("test_nki::exponential", [](const Tensor& x) { return x.exp(); })
+        .register_autograd(
+            [](OpContext& ctx, const Tensor& grad) {
+              return std::vector<Tensor>{grad * ctx.saved_tensors()[0]};
+            },
+            [](OpContext& ctx, OpValues, OpValues outputs) { ctx.save_for_backward(outputs[0]); });
 
 const auto halves = nki_op("test_nki::halves", [](const Tensor& x) {
                       return std::pair(x.narrow(1, 0, 2).clone(), x.narrow(1, 2, 2).clone());

@@ -1,0 +1,53 @@
+"""Operators of modules: what their authors get wrong is said in their words, by the compiler or at the call."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TITAN = os.environ["TITAN"]
+
+MODULE = """
+#include <titan/ops/nki_op.h>
+#include <titan/recipes.h>
+using namespace titan;
+using at::Tensor;
+{code}
+Override replaced() {{
+  return override<CosSinRoPEConfig>({{}}, [](const CosSinRoPEConfig& config) {{ return config; }});
+}}
+"""
+
+
+@unittest.skipUnless((Path(TITAN).resolve().parent.parent / "lib" / "libtitan.so").exists(), "built without torch")
+class OperatorsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="titan_operators."))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def refusal(self, name, code):
+        """What `titan config` says of a module with this code, after "titan: error: "."""
+        (self.folder / f"{name}.cpp").write_text(MODULE.format(code=code))
+        result = subprocess.run([TITAN, "config", "--module", "qwen3", "--config", "qwen3_demo", "--override.imports", name],
+                                capture_output=True, text=True, cwd=self.folder, timeout=300,
+                                env={**os.environ, "TITAN_CACHE_DIR": str(self.folder / "cache")})
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        return result.stderr.split("titan: error: ", 1)[1]
+
+    def test_a_type_that_no_schema_has_is_named_by_the_compiler(self):
+        message = self.refusal("types", """
+            static const auto takes = nki_op("my_ops::takes", [](const Tensor& x, int) { return x.clone(); });
+            static const auto gives = nki_op("my_ops::gives", [](const Tensor& x) { return float(x.dim()); });""")
+        allowed = "an nki_op takes and returns at::Tensor, std::vector<at::Tensor>, int64_t (not int), double (not float)"
+        self.assertEqual(message.count(allowed), 2, message)
+        self.assertNotIn("incomplete type", message)
+
+
+if __name__ == "__main__":
+    unittest.main()

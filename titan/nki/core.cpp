@@ -59,6 +59,8 @@ Rendezvous& Core::peers() {
   return *peers_;
 }
 
+SharedAccesses* Core::shared_accesses() { return peers_ != nullptr ? peers_->shared_accesses(id_) : nullptr; }
+
 void Core::stop_if_cancelled() const {
   if (peers_ != nullptr && peers_->cancelled()) throw CoreCancelled{};
 }

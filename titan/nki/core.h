@@ -44,6 +44,7 @@ struct EngineWork {
 class Accumulators;  // of an engine, between instructions
 class Recorder;
 class Rendezvous;  // of the two cores of a logical one
+class SharedAccesses;
 
 /// One physical NeuronCore that runs a kernel: its memories and what it has carried out.
 class Core {
@@ -59,6 +60,8 @@ class Core {
   Accumulators& accumulators(Engine engine);
   ChipMemory& memory(Buffer buffer) { return buffer == Buffer::psum ? psum_ : sbuf_; }
   Rendezvous& peers();
+  /// Where reads and writes of shared HBM are noted; null where no other core sees it.
+  SharedAccesses* shared_accesses();
 
   /// Checks an instruction, carries it out if the mode says so, and records it if asked to. KernelError with
   /// the rule that it breaks; "kernel.budget" when the budget is used up. Barriers and sendrecv are carried

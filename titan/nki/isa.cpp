@@ -7,6 +7,7 @@
 #include "titan/nki/error.h"
 #include "titan/nki/isa_registers.h"
 #include "titan/nki/rows.h"
+#include "titan/nki/shared_accesses.h"
 
 namespace titan::nki::isa {
 
@@ -117,15 +118,27 @@ void core_barrier(Tensor data, std::array<int64_t, 2> cores, EngineOptions optio
 
 namespace {
 
+/// Of a register's number in HBM that the other core sees.
+void note_access(const SharedAccesses::Act& act, const Tensor& tensor) {
+  SharedAccesses* accesses = current_core().shared_accesses();
+  if (accesses == nullptr || tensor.buffer() != Buffer::shared_hbm) return;
+  for_each_run(resolved(tensor), [&](std::byte* bytes, int64_t, int64_t) {
+    accesses->note(act, tensor, {reinterpret_cast<int64_t>(bytes), 4, {}});
+  });
+}
+
 /// Runs `act`, which knows the tensor but neither the call nor its line.
 template <class Act>
-void act_at_once(std::string_view name, const Tensor& tensor, const Where& where, const Act& act) {
+void act_at_once(std::string_view name, const Tensor& tensor, const Where& where, bool writes,
+                 const Act& act) {
   Core& core = current_core();
   core.count_call(name, where);
   check_register_tensor(name, tensor, where);
   try {
     core.check_reaches(tensor);
-    if (core.options().mode == RunMode::execute) act();
+    if (core.options().mode == RunMode::shapes) return;
+    act();
+    note_access({name, where, writes}, tensor);
   } catch (const KernelError& error) {
     throw error.at(where, format("{}({})", name, tensor.describe()));
   }
@@ -134,11 +147,11 @@ void act_at_once(std::string_view name, const Tensor& tensor, const Where& where
 }  // namespace
 
 void register_load(Register& to, Tensor from, const Where& where) {
-  act_at_once("register_load", from, where, [&] { to.set(load_number(from)); });
+  act_at_once("register_load", from, where, false, [&] { to.set(load_number(from)); });
 }
 
 void register_store(Tensor to, const Register& from, const Where& where) {
-  act_at_once("register_store", to, where, [&] { store_number(to, from.value()); });
+  act_at_once("register_store", to, where, true, [&] { store_number(to, from.value()); });
   note_change(to);
 }
 

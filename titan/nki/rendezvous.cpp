@@ -67,6 +67,8 @@ void Rendezvous::meet(int64_t core, const Instruction& instruction, bool with_da
   Place& other = places_[static_cast<size_t>(1 - core)];
   if (other.waits_at != nullptr) {
     check_meeting(core, instruction, *other.waits_at);
+    SharedAccesses::check_apart(accesses_[0], accesses_[1]);
+    for (SharedAccesses& accesses : accesses_) accesses.clear();
     if (with_data) {
       const std::vector<std::byte> from_here = sent_bits(instruction);
       const std::vector<std::byte> from_there = sent_bits(*other.waits_at);
@@ -158,6 +160,7 @@ void Rendezvous::end(int64_t core, std::string last) {
                       format("core {} has made {} shared_hbm tensors and has ended {}; core {} has made {} "
                              "and has ended {}: both cores make the same ones",
                              core, mine.num_shared, mine.last, 1 - core, other.num_shared, other.last));
+  if (num_cores_ == 2 && other.has_ended) SharedAccesses::check_apart(accesses_[0], accesses_[1]);
 }
 
 void Rendezvous::cancel() {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "titan/nki/instruction.h"
+#include "titan/nki/shared_accesses.h"
 
 namespace titan::nki {
 
@@ -20,7 +21,8 @@ struct CoreCancelled {};
 /// Where the physical cores of a logical one meet. A core that would wait for ever is a KernelError instead
 /// that names both cores' places: "lnc.deadlock" (the other one has ended), "lnc.barrier-mismatch" (it waits
 /// for something else, or at a barrier for other data), "lnc.sendrecv-mismatch" (another pipe, shape or
-/// dtype), "lnc.single-core" (there is no other one).
+/// dtype), "lnc.single-core" (there is no other one). Where they meet, and at the end, it is seen that what
+/// they did with shared HBM meanwhile needed no order: "memory.race".
 class Rendezvous {
  public:
   /// `num_cores`: 1 or 2.
@@ -37,6 +39,11 @@ class Rendezvous {
   /// "lnc.shared-hbm-mismatch" when the cores' n-th calls differ.
   Tensor shared_hbm(int64_t core, const std::string& name, std::vector<int64_t> shape, Dtype dtype,
                     bool without_data);
+
+  /// Where a core is to note what it does with shared HBM; null where there is no other one.
+  SharedAccesses* shared_accesses(int64_t core) {
+    return num_cores_ == 2 ? &accesses_[static_cast<size_t>(core)] : nullptr;
+  }
 
   /// A core has returned from its kernel; `last` says after what.
   void end(int64_t core, std::string last);
@@ -62,6 +69,7 @@ class Rendezvous {
   std::array<Place, 2> places_;
   int64_t meetings_ = 0;
   std::vector<Tensor> shared_;
+  std::array<SharedAccesses, 2> accesses_;  ///< since the last meeting, each by its core's thread
   std::atomic<bool> cancelled_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "titan/nki/error.h"
+#include "titan/nki/shared_accesses.h"
 
 namespace titan::nki {
 
@@ -68,6 +69,7 @@ Stream::Stream(const Tensor& view, const char* name, const Instruction& instruct
     written_ = memory.written.get();
     room_below_ = offset;
     room_above_ = memory.bytes - offset;
+    if (view.buffer() == Buffer::shared_hbm && is_in_kernel()) accesses_ = current_core().shared_accesses();
   }
   if (order_.empty()) {
     order_.resize(loops.size());
@@ -144,6 +146,25 @@ void Stream::mark(int64_t count) const {
   for (int64_t i = 0; i < count; ++i) written_->mark(bit_ + i * stride, item_);
 }
 
+void Stream::note_access(int64_t count, bool writes) const {
+  if (accesses_ == nullptr) return;
+  const SharedAccesses::Act act{instruction_->name(), instruction_->where, writes};
+  int64_t whole = 1;
+  for (const Loop& loop : loops_) whole *= loop.count;
+  if (position_ == 0 && count == whole) {
+    HostPattern pattern{reinterpret_cast<int64_t>(data_), item_, {}};
+    for (const Loop& loop : loops_) pattern.loops.emplace_back(loop.count, loop.bytes);
+    return accesses_->note(act, *view_, std::move(pattern));
+  }
+  for (Stream rest = *this; count > 0;) {
+    const int64_t run = std::min(rest.next().count, count);
+    accesses_->note(act, *view_,
+                    {reinterpret_cast<int64_t>(rest.data_), item_, {{run, loops_.back().bytes}}});
+    rest.advance(run);
+    count -= run;
+  }
+}
+
 void Stream::fail_unwritten(int64_t element) const {
   std::vector<std::string> places(order_.size());
   if (row_ >= 0) places[0] = std::to_string(row_);
@@ -186,6 +207,8 @@ void transfer(Stream& to, Stream& from, int64_t count) {
   const bool same = to.dtype() == from.dtype();
   std::byte raw[kTransferChunk * 4];
   float floats[kTransferChunk];
+  from.note_access(count, false);
+  to.note_access(count, true);
   while (count > 0) {
     const Stream::Piece source = from.next(), target = to.next();
     int64_t n = std::min({source.count, target.count, count});
@@ -215,6 +238,7 @@ void transfer(Stream& to, Stream& from, int64_t count) {
 }
 
 void read_floats(Stream& from, float* to, int64_t count) {
+  from.note_access(count, false);
   std::byte raw[kTransferChunk * 4];
   while (count > 0) {
     const Stream::Piece source = from.next();
@@ -229,6 +253,7 @@ void read_floats(Stream& from, float* to, int64_t count) {
 }
 
 void write_floats(Stream& to, const float* from, int64_t count) {
+  to.note_access(count, true);
   std::byte raw[kTransferChunk * 4];
   while (count > 0) {
     const Stream::Piece target = to.next();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "titan/nki/core.h"
 #include "titan/nki/instruction.h"
 #include "titan/nki/memory.h"
 
@@ -42,6 +43,9 @@ class Stream {
   /// Makes the stream one row, an index of dimension 0, which move_to then places.
   void take_row(int64_t row);
 
+  /// Tells the core that the next `count` elements are read, or written, where the other core sees them too.
+  void note_access(int64_t count, bool writes) const;
+
   Dtype dtype() const { return view_->dtype(); }
   int64_t itemsize() const { return item_; }
   const Instruction& instruction() const { return *instruction_; }
@@ -58,6 +62,7 @@ class Stream {
   const Instruction* instruction_;
   std::vector<int64_t> order_;
   WrittenBits* written_;
+  SharedAccesses* accesses_ = nullptr;  ///< of shared HBM
   int64_t item_;
   std::vector<Loop> loops_;  ///< outermost first, at least one
   std::byte *base_, *data_;

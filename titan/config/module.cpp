@@ -25,8 +25,14 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string initialisation_failure(const fs::path& file, std::string_view reason) {
-  return format("{} failed while it was loaded, in the initialisation of a variable at namespace scope: {}",
-                file.string(), reason);
+  // Torch's words for the place that neuron takes. Its reason may end in a backtrace, which nobody is shown.
+  const bool wants_neuron =
+      reason.find("PrivateUse1") != reason.npos || reason.find("privateuse") != reason.npos;
+  return format(
+      "{} failed while it was loaded, in the initialisation of a variable at namespace scope{}: {}",
+      file.string(),
+      wants_neuron ? " (neuron is opened after the modules are loaded: make its tensors in functions)" : "",
+      reason);
 }
 
 /// A module whose namespace-scope initialisation throws can be caught only where the dynamic loader was built

@@ -408,7 +408,7 @@ void check_differences(CheckTable& table, const CheckedModule& checked, const Ch
   table.fail(name, text);
 }
 
-std::string heading(const Replacement& what) {
+std::string replacement_heading(const Replacement& what) {
   return format("{}: {} -> {}, {} in {} place(s), the first {}", what.override_name,
                 type_name(*what.before.type), type_name(*what.after.type), what.kind.name, what.fqns.size(),
                 what.fqns.front());
@@ -434,7 +434,7 @@ void check_pairs(CheckTable& table, const Replacement& what, const KernelCheckOp
 }  // namespace
 
 KernelCheckReport check_replacement(const Replacement& replacement, const KernelCheckOptions& options) {
-  CheckTable table(replacement.override_name, heading(replacement), options.is_strict);
+  CheckTable table(replacement.override_name, replacement_heading(replacement), options.is_strict);
   check_pairs(table, replacement, options);
   return std::move(table).report();
 }

@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-std::string padded(std::string text) {
+std::string padded_set(std::string text) {
   constexpr size_t kWidth = 25;
   if (text.size() < kWidth) text.resize(kWidth, ' ');
   return text;
@@ -27,7 +27,9 @@ std::string short_number(double value) {
   return text.data();
 }
 
-double largest(const Tensor& tensor) { return tensor.numel() == 0 ? 0 : tensor.abs().max().item<double>(); }
+double largest_size(const Tensor& tensor) {
+  return tensor.numel() == 0 ? 0 : tensor.abs().max().item<double>();
+}
 
 /// |x| + |rotate_half(x)| of each element: what the roundings of a rotation of x are parts of.
 Tensor rotation_scale(const Tensor& x) {
@@ -65,7 +67,7 @@ void CheckTable::compare(const std::string& set, at::ScalarType dtype, const Che
 }
 
 void CheckTable::note(const std::string& set, const std::string& what) {
-  lines_.push_back("  " + padded(set) + what);
+  lines_.push_back("  " + padded_set(set) + what);
 }
 
 void CheckTable::fail(const std::string& set, const std::string& what) {
@@ -110,7 +112,7 @@ void CheckTable::compare_values(const std::string& set, at::ScalarType dtype, co
   }
   const Tensor a = value.tensor.to(at::kDouble), b = reference.tensor.to(at::kDouble);
   const int64_t unwritten = a.isnan().sum().item<int64_t>();
-  const double difference = largest(a - b), scale = largest(b);
+  const double difference = largest_size(a - b), scale = largest_size(b);
   const double part = dtype != at::kFloat ? kBfloat16Tolerance : is_strict_ ? 0 : kFloat32Tolerance;
   has_unwritten_ = has_unwritten_ || unwritten > 0;
   const bool by_element = dtype != at::kFloat && reference.rotated.defined();

@@ -95,8 +95,8 @@ void require_host_memory(const std::string& name, int64_t bytes, std::optional<i
 }  // namespace
 
 Allocation::~Allocation() {
-  if (memory != nullptr && !memory_alive.expired()) {
-    memory->release(first_partition, num_partitions, byte_offset, partition_bytes);
+  if (const auto in = places.lock()) {
+    in->release(first_partition, num_partitions, byte_offset, partition_bytes);
   }
 }
 
@@ -122,7 +122,7 @@ Tensor chip_tensor(ChipMemory& memory, std::string name, std::vector<int64_t> sh
   }
   auto allocation = named_allocation(std::move(name), memory.buffer(), dtype, shape);
   allocation->memory = &memory;
-  allocation->memory_alive = memory.alive();
+  allocation->places = memory.places();
   allocation->first_partition = first;
   allocation->num_partitions = shape[0];
   allocation->byte_offset = byte;
@@ -161,7 +161,7 @@ int64_t first_partition(const Tensor& view) {
 }
 
 void require_core_lives(const Tensor& view) {
-  if (!view.allocation()->memory_alive.expired()) return;
+  if (!view.allocation()->places.expired()) return;
   throw KernelError("memory.core-gone",
                     format("{} is used after its core's kernel has ended", view.describe()));
 }

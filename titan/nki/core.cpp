@@ -81,7 +81,7 @@ void Core::check_reaches(const Tensor& tensor) const {
   if (!is_on_chip(tensor.buffer())) return;
   const Allocation& allocation = *tensor.allocation();
   const ChipMemory& mine = tensor.buffer() == Buffer::psum ? psum_ : sbuf_;
-  if (mine.is_meant_by(allocation.memory_alive)) return;
+  if (mine.is_meant_by(allocation.places)) return;
   require_core_lives(tensor);
   throw KernelError("memory.other-core",
                     format("{} lies in another core, and core {} reaches its own SBUF and PSUM only: bring "

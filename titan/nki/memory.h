@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "titan/nki/chip_places.h"
 #include "titan/nki/tensor.h"
 
 namespace titan::nki {
@@ -61,40 +62,37 @@ class ChipMemory {
   /// Finds `bytes` free bytes at the same place in every partition of [first, first + count); lowest
   /// address first. KernelError, with what is in use, when there are none. PSUM allocations do not cross a
   /// bank unless they are larger than one, and then begin at one.
-  int64_t reserve(int64_t first, int64_t count, int64_t bytes, int64_t alignment, const std::string& name);
+  int64_t reserve(int64_t first, int64_t count, int64_t bytes, int64_t alignment, const std::string& name) {
+    return places_->reserve(first, count, bytes, alignment, name);
+  }
   /// Takes these very bytes, whoever has them too: reserve() keeps off them. KernelError when they leave the
   /// memory.
-  void claim(int64_t first, int64_t count, int64_t byte, int64_t bytes, const std::string& name);
+  void claim(int64_t first, int64_t count, int64_t byte, int64_t bytes, const std::string& name) {
+    places_->claim(first, count, byte, bytes, name);
+  }
   /// Gives back what one reserve() or claim() took.
-  void release(int64_t first, int64_t count, int64_t byte, int64_t bytes) noexcept;
+  void release(int64_t first, int64_t count, int64_t byte, int64_t bytes) noexcept {
+    places_->release(first, count, byte, bytes);
+  }
   /// The most bytes of a partition that were in use at once; bytes that tensors share count once.
-  int64_t peak_bytes() const { return peak_; }
+  int64_t peak_bytes() const { return places_->peak_bytes(); }
   /// Expires with the memory: what outlives it neither reads nor releases.
-  std::weak_ptr<const void> alive() const { return alive_; }
-  /// Whether `alive` came from this memory, and from no earlier one at its address.
-  bool is_meant_by(const std::weak_ptr<const void>& alive) const {
-    return !alive_.owner_before(alive) && !alive.owner_before(alive_);
+  std::weak_ptr<ChipPlaces> places() const { return places_; }
+  /// Whether `places` came from this memory, and from no earlier one at its address.
+  bool is_meant_by(const std::weak_ptr<ChipPlaces>& places) const {
+    return !places_.owner_before(places) && !places.owner_before(places_);
   }
 
  private:
-  struct Range {
-    int64_t first, count, begin, end;
-    std::string name;
-  };
   struct Free {
     void operator()(std::byte* bytes) const noexcept;
   };
-  void add(Range range);
-  int64_t used_bytes(int64_t partition) const;
-  std::string in_use(int64_t first, int64_t count) const;
 
   Buffer buffer_;
   int64_t partition_bytes_;
   std::unique_ptr<std::byte[], Free> bytes_;
   WrittenBits written_;
-  std::vector<Range> ranges_;  ///< by begin
-  int64_t peak_ = 0;
-  std::shared_ptr<const void> alive_;
+  std::shared_ptr<ChipPlaces> places_;
 };
 
 /// The bytes behind tensors.
@@ -116,7 +114,7 @@ struct Allocation {
 
   // On chip: a block of partitions. `reserved` is false for explicit addresses, which may alias.
   ChipMemory* memory = nullptr;
-  std::weak_ptr<const void> memory_alive;
+  std::weak_ptr<ChipPlaces> places;
   int64_t first_partition = 0, num_partitions = 0;
   int64_t byte_offset = 0, partition_bytes = 0;
   bool reserved = false;

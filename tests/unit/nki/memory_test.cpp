@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -180,6 +182,63 @@ TEST_CASE("a full memory names the eight largest in the partitions that are aske
   CHECK(text.find("in use are t9 (19 bytes at 900), t8 (18 bytes at 800), t7") != std::string::npos);
   CHECK(text.find("t2 (12 bytes at 200) and 2 more") != std::string::npos);
   CHECK(text.find("elsewhere") == std::string::npos);
+}
+
+TEST_CASE("the lowest free bytes are found as by trying all, whatever is taken and given back") {
+  struct Range {
+    int64_t first, count, begin, bytes;
+  };
+  std::mt19937 random(5);
+  const auto any_of = [&](std::vector<int64_t> of) { return of[random() % of.size()]; };
+  for (const Buffer buffer : {Buffer::sbuf, Buffer::psum}) {
+    ChipMemory memory(buffer, 8192);
+    std::vector<Range> ranges;
+    const auto lowest = [&](const Range& of, int64_t alignment) {
+      for (int64_t begin = 0;; begin += alignment) {
+        if (buffer == Buffer::psum && begin % 2048 != 0 && begin % 2048 + of.bytes > 2048) continue;
+        const bool free = std::ranges::none_of(ranges, [&](const Range& other) {
+          return of.first < other.first + other.count && other.first < of.first + of.count &&
+                 begin < other.begin + other.bytes && other.begin < begin + of.bytes;
+        });
+        if (free) return begin;
+      }
+    };
+    for (int turn = 0; turn < 4000; ++turn) {
+      if (ranges.size() > 30 || (!ranges.empty() && random() % 3 == 0)) {
+        const size_t i = random() % ranges.size();
+        memory.release(ranges[i].first, ranges[i].count, ranges[i].begin, ranges[i].bytes);
+        ranges.erase(ranges.begin() + static_cast<std::ptrdiff_t>(i));
+        continue;
+      }
+      Range range{any_of({0, 0, 0, 32, 64}), any_of({1, 32, 64}), 0, any_of({2, 4, 12, 64, 100, 300})};
+      if (random() % 8 == 0) {
+        range.begin = any_of({0, 6, 40, 512});
+        memory.claim(range.first, range.count, range.begin, range.bytes, "claimed");
+      } else {
+        const int64_t alignment = any_of({4, 16, 64});
+        range.begin = lowest(range, alignment);
+        REQUIRE(memory.reserve(range.first, range.count, range.bytes, alignment, "t") == range.begin);
+      }
+      ranges.push_back(range);
+    }
+  }
+}
+
+TEST_CASE("tensors are given back on another thread while their core makes new ones") {
+  ChipMemory memory(Buffer::sbuf, 65536);
+  for (int turn = 0; turn < 30; ++turn) {
+    std::vector<Tensor> given, kept;
+    for (int i = 0; i < 1500; ++i) given.push_back(place(memory, {1, 1 + i % 3}));
+    std::atomic<bool> begun = false;
+    std::thread other([&] {
+      begun = true;
+      given.clear();
+    });
+    while (!begun) std::this_thread::yield();
+    for (int i = 0; i < 1500; ++i) kept.push_back(place(memory, {1, 1 + i % 4}));
+    other.join();
+  }
+  CHECK(byte_of(place(memory, {128, 16384})) == 0);
 }
 
 TEST_CASE("PSUM tensors stay in a bank, or begin at one") {

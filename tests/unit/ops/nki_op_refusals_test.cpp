@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "tests/unit/ops/module_operators.h"
 #include "tests/unit/ops/outcome.h"
 #include "tests/unit/ops/small_kernels.h"
 #include "tests/unit/test_device.h"
@@ -49,7 +50,6 @@ const auto backward_throwing =
 
 // Bodies that write.
 
-const auto wrapped_into = wrap_nki(scale_into);
 /// Writes its argument and returns something else.
 nki::Tensor clobbering(nki::Tensor x) {
   nki::Tensor copy = scaled(x, {.factor = 2});
@@ -119,20 +119,10 @@ const auto total = nki_op("test_refusals::total",
                           {.arguments = {"list", "bias", "count"}});
 const auto copied = nki_op("test_refusals::copied", [](const Tensor& x) { return x.clone(); });
 
-void load() {
-  static const bool loaded = [] {
-    register_recorded_operators("nki_op_test");  // those of nki_op_test.cpp too, where both run
-    return true;
-  }();
-  CHECK(loaded);
-}
-
-Tensor leaf(at::IntArrayRef sizes, unsigned seed) { return normal(sizes, seed).requires_grad_(); }
-
 }  // namespace
 
 TEST_CASE("What a body throws names the operator, whatever it is") {
-  load();
+  load_operators();
   const auto error = [](Throws kind) {
     return error_of([&] { throwing(at::ones({2}), static_cast<int64_t>(kind)); });
   };
@@ -145,7 +135,7 @@ TEST_CASE("What a body throws names the operator, whatever it is") {
 }
 
 TEST_CASE("What a backward throws names the operator, also on the device's own thread") {
-  load();
+  load_operators();
   const auto error = [](Throws kind) {
     backward_throws = static_cast<int64_t>(kind);
     return error_of([] { backward(backward_throwing(leaf({2}, 1)).sum()); });
@@ -158,7 +148,7 @@ TEST_CASE("What a backward throws names the operator, also on the device's own t
 }
 
 TEST_CASE("What a setup_context throws names the operator") {
-  load();
+  load_operators();
   setup_throws = static_cast<int64_t>(Throws::number);
   CHECK(mentions(error_of([] { backward_throwing(leaf({2}, 1)); }),
                  {"the setup_context of test_refusals::backward_throwing failed"}));
@@ -166,7 +156,7 @@ TEST_CASE("What a setup_context throws names the operator") {
 }
 
 TEST_CASE("A body that writes an argument which is not named is refused, by kernel, operator or view") {
-  load();
+  load_operators();
   const Tensor x = normal({8, 4}, 1), y = normal({8, 4}, 2);
   CHECK(mentions(error_of([&] { clobber_by_kernel(x); }),
                  {"test_refusals::clobber_by_kernel", "writes query", "mutates_args", ".clone()"}));
@@ -177,14 +167,14 @@ TEST_CASE("A body that writes an argument which is not named is refused, by kern
 }
 
 TEST_CASE("On shapes alone a body that writes an argument is refused too") {
-  load();
+  load_operators();
   const Tensor x = at::zeros({8, 4}, at::TensorOptions().device(at::kMeta));
   CHECK(mentions(error_of([&] { clobber_by_kernel(x); }), {"writes query"}));
   CHECK(mentions(error_of([&] { clobber_by_operator(x, x.clone()); }), {"writes out"}));
 }
 
 TEST_CASE("An argument that is given twice may be written where it is named") {
-  load();
+  load_operators();
   const Tensor x = normal({8, 4}, 1), before = x.clone(), both = normal({16, 4}, 2);
   double_into(x, x);
   CHECK(x.equal(before * 2));
@@ -193,7 +183,7 @@ TEST_CASE("An argument that is given twice may be written where it is named") {
 }
 
 TEST_CASE("Results that share memory are refused") {
-  load();
+  load_operators();
   for (const bool records : {true, false}) {
     const Tensor x = normal({8, 4}, 1).requires_grad_(records);
     CHECK(mentions(error_of([&] { same_twice(x); }),
@@ -204,7 +194,7 @@ TEST_CASE("Results that share memory are refused") {
 }
 
 TEST_CASE("A result that the body keeps is refused, before anybody has lost its gradient") {
-  load();
+  load_operators();
   for (const int64_t form : {0, 1}) {
     buffer.reset();
     buffer_form = form;
@@ -221,7 +211,7 @@ TEST_CASE("A result that the body keeps is refused, before anybody has lost its 
 }
 
 TEST_CASE("A view of what the body has made is a result like another") {
-  load();
+  load_operators();
   const Tensor x = leaf({8, 4}, 1);
   const Tensor y = view_of_its_own(x);
   CHECK_FALSE(y.is_view());
@@ -233,7 +223,7 @@ TEST_CASE("A view of what the body has made is a result like another") {
 }
 
 TEST_CASE("A call without a tensor says which arguments give none") {
-  load();
+  load_operators();
   const std::string message = error_of([] { total({}, std::nullopt, 3); });
   CHECK(message ==
         "nki_op test_refusals::total is given no tensor, and so has no device to run on: list is an empty "
@@ -249,7 +239,7 @@ TEST_CASE("A call without a tensor says which arguments give none") {
 
 TEST_CASE(
     "Words of torch's schema language name no operator and no argument, and the others are registered") {
-  load();
+  load_operators();
   const auto body = [](const Tensor& x) { return x.clone(); };
   const auto refusal = [] { return error_of([] { register_recorded_operators("my_module.cpp"); }); };
   for (const std::string word :

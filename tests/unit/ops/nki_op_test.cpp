@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/unit/ops/module_operators.h"
 #include "tests/unit/ops/outcome.h"
 #include "tests/unit/ops/small_kernels.h"
 #include "tests/unit/test_device.h"
@@ -23,9 +24,6 @@ namespace titan::testing {
 namespace {
 
 using at::Tensor;
-
-const auto wrapped = wrap_nki(scaled);
-const auto wrapped_into = wrap_nki(scale_into);
 
 // x * y * factor with a gradient, as a module has it.
 
@@ -109,14 +107,6 @@ const auto wrong_list = nki_op("test_nki::wrong_list", [](std::vector<Tensor> li
 const auto identity = nki_op("test_nki::identity", [](const Tensor& x) { return x.view({-1}); });
 
 /// What the host does when it has loaded a module.
-void load() {
-  static const bool loaded = [] {
-    register_recorded_operators("nki_op_test");
-    return true;
-  }();
-  CHECK(loaded);
-}
-
 std::string schema(const char* name) {
   std::ostringstream text;
   text << c10::Dispatcher::singleton().findSchemaOrThrow(name, "").schema();
@@ -128,12 +118,10 @@ std::string load_error() {
   return error_of([] { register_recorded_operators("my_module.cpp"); });
 }
 
-Tensor leaf(at::IntArrayRef sizes, unsigned seed) { return normal(sizes, seed).requires_grad_(); }
-
 }  // namespace
 
 TEST_CASE("The schema follows from the function's type, its names from the options") {
-  load();
+  load_operators();
   CHECK(schema("test_nki::product") == "test_nki::product(Tensor x, Tensor y, float factor) -> Tensor");
   CHECK(schema("test_nki::everything") ==
         "test_nki::everything(Tensor arg0, Tensor? arg1, Tensor[] arg2, int arg3, bool arg4, str arg5, int? "
@@ -143,7 +131,7 @@ TEST_CASE("The schema follows from the function's type, its names from the optio
 }
 
 TEST_CASE("An operator is called through torch's dispatcher, under its name") {
-  load();
+  load_operators();
   static std::vector<std::string> seen;
   seen.clear();
   const auto handle = at::addThreadLocalCallback(
@@ -162,7 +150,7 @@ TEST_CASE("An operator is called through torch's dispatcher, under its name") {
 }
 
 TEST_CASE("Optional tensors, lists, numbers and texts arrive in the body") {
-  load();
+  load_operators();
   const Tensor x = normal({3, 4}, 1), bias = normal({1}, 2);
   const auto [sum, copies, marks] = everything(x, bias, {x, x}, 2, true, "twice", 5);
   CHECK(sum.allclose((x * 3 + bias) * 2));
@@ -176,7 +164,7 @@ TEST_CASE("Optional tensors, lists, numbers and texts arrive in the body") {
 }
 
 TEST_CASE("Gradients are those of the same maths") {
-  load();
+  load_operators();
   const Function fused = [](const auto& in) { return product(in[0], in[1], 3); };
   const Function parts = [](const auto& in) { return in[0] * in[1] * 3; };
   check_against(fused, parts, {normal({128, 6}, 1), normal({128, 6}, 2)}, kFloatBound);
@@ -185,7 +173,7 @@ TEST_CASE("Gradients are those of the same maths") {
 }
 
 TEST_CASE("A backward gets lists, zeros where no gradient arrived, and gives lists") {
-  load();
+  load_operators();
   const Tensor x = leaf({3, 4}, 1), bias = leaf({1}, 2), a = leaf({3, 4}, 3), b = leaf({3, 4}, 4);
   const auto [sum, copies, marks] = everything(x, bias, {a, b}, 2, false, "", std::nullopt);
   CHECK(copies[0].requires_grad());
@@ -202,7 +190,7 @@ TEST_CASE("A backward gets lists, zeros where no gradient arrived, and gives lis
 }
 
 TEST_CASE("A backward is told which gradients are wanted, and runs on the device's thread") {
-  load();
+  load_operators();
   const Tensor x = leaf({8, 4}, 1), y = normal({8, 4}, 2);
   backward(product(x, y, 2).sum());
   CHECK(needed == std::vector<bool>{true, false, false});
@@ -212,14 +200,14 @@ TEST_CASE("A backward is told which gradients are wanted, and runs on the device
 }
 
 TEST_CASE("Nothing is recorded where no gradient is wanted") {
-  load();
+  load_operators();
   CHECK_FALSE(product(normal({8, 4}, 1), normal({8, 4}, 2), 2).requires_grad());
   const NoGrad guard;
   CHECK_FALSE(product(leaf({8, 4}, 1), leaf({8, 4}, 2), 2).requires_grad());
 }
 
 TEST_CASE("An argument that is written has a new version, and new numbers") {
-  load();
+  load_operators();
   const Tensor sum = at::zeros({8, 4}), x = normal({8, 4}, 1), by = normal({8, 4}, 2);
   const auto before = sum._version(), before_x = x._version();
   add_into(sum, x, by);
@@ -233,7 +221,7 @@ TEST_CASE("An argument that is written has a new version, and new numbers") {
 }
 
 TEST_CASE("Writing what a backward needs is an error, and so is writing what requires a gradient") {
-  load();
+  load_operators();
   const Tensor x = leaf({8, 4}, 1), saved = x * 1;
   const Tensor y = product(saved, normal({8, 4}, 2), 2);
   {
@@ -247,7 +235,7 @@ TEST_CASE("Writing what a backward needs is an error, and so is writing what req
 }
 
 TEST_CASE("On Meta the body is the shape function") {
-  load();
+  load_operators();
   const auto meta = at::TensorOptions().device(at::kMeta);
   const Tensor x = at::empty({128, 6}, meta).requires_grad_(), y = at::empty({128, 6}, meta);
   const Tensor result = product(x, y, 2);
@@ -258,7 +246,7 @@ TEST_CASE("On Meta the body is the shape function") {
 }
 
 TEST_CASE("On neuron a new shape of an operator is a compilation under its name") {
-  load();
+  load_operators();
   if (!tests::test_device().is_privateuseone()) return;
   const Tensor x = normal({8, 28}, 1);
   const double before = device_count("total_compilations");
@@ -270,7 +258,7 @@ TEST_CASE("On neuron a new shape of an operator is a compilation under its name"
 }
 
 TEST_CASE("A missing backward and a wrong number of gradients name the operator") {
-  load();
+  load_operators();
   const Tensor x = leaf({2, 4}, 1), y = leaf({2, 4}, 2);
   CHECK(mentions(error_of([&] { backward(without_backward(x).sum()); }),
                  {"test_nki::without_backward", "no backward", ".register_autograd"}));
@@ -282,7 +270,7 @@ TEST_CASE("A missing backward and a wrong number of gradients name the operator"
 }
 
 TEST_CASE("A second derivative is refused by name") {
-  load();
+  load_operators();
   const Tensor x = leaf({8, 4}, 1);
   const Tensor sum = product(x, x, 2).sum();
   CHECK(mentions(error_of([&] { sum.backward({}, /*retain_graph=*/true, /*create_graph=*/true); }),
@@ -290,13 +278,13 @@ TEST_CASE("A second derivative is refused by name") {
 }
 
 TEST_CASE("A result that is an argument is refused") {
-  load();
+  load_operators();
   CHECK(mentions(error_of([] { identity(normal({2, 2}, 1)); }),
                  {"test_nki::identity", "one of its arguments", ".clone()", "mutates_args"}));
 }
 
 TEST_CASE("Names that are wrong or taken are reported with their module, all at once") {
-  load();
+  load_operators();
   const auto body = [](const Tensor& x) { return x.clone(); };
   for (const char* name : {"rope", "ns:rope", "::rope", "ns::", "ns::ro-pe", "ns::a::b", "ns::2"}) {
     nki_op(name, body);
@@ -310,14 +298,14 @@ TEST_CASE("Names that are wrong or taken are reported with their module, all at 
   nki_op("test_nki::fresh", body);
   nki_op("test_nki::fresh", body);
   const std::string message = load_error();
-  CHECK(mentions(message, {"my_module.cpp: nki_op test_nki::product: ", "registered by nki_op_test",
+  CHECK(mentions(message, {"my_module.cpp: nki_op test_nki::product: ", "registered by the tests",
                            "nki_op test_nki::fresh: ", "registered by my_module.cpp"}));
   CHECK(c10::Dispatcher::singleton().findSchema({"test_nki::fresh", ""}));
   CHECK_NOTHROW(register_recorded_operators("my_module.cpp"));
 }
 
 TEST_CASE("Options that do not fit the function are reported") {
-  load();
+  load_operators();
   const auto body = [](const Tensor& x, int64_t n) { return x * n; };
   const auto write = [](const Tensor& x) { x.zero_(); };
   const auto refuses = [](const std::vector<std::string>& parts) { CHECK(mentions(load_error(), parts)); };
@@ -341,7 +329,7 @@ TEST_CASE("Options that do not fit the function are reported") {
 }
 
 TEST_CASE("Recording throws nothing, and an operator is not there before its module is loaded") {
-  load();
+  load_operators();
   const auto early = nki_op("test_nki::early", [](const Tensor& x) { return x.clone(); });
   CHECK(mentions(error_of([&] { early(at::ones({1})); }), {"test_nki::early", "before it is registered"}));
   register_recorded_operators("my_module.cpp");

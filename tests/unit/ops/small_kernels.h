@@ -43,6 +43,9 @@ inline nki::Tensor scaled(nki::Tensor x, ScaleOptions options) {
   return scale_into(x, nl::ndarray(x.shape(), x.dtype(), nl::shared_hbm), options);
 }
 
+inline const auto wrapped = wrap_nki(scaled);
+inline const auto wrapped_into = wrap_nki(scale_into);
+
 /// What a function throws, or "".
 inline std::string error_of(const std::function<void()>& fn) {
   try {

@@ -21,9 +21,6 @@ namespace {
 
 using at::Tensor;
 
-const auto wrapped_into = wrap_nki(scale_into);
-const auto wrapped = wrap_nki(scaled);
-
 nki::Tensor left_half(nki::Tensor x) { return x(nki::all, nki::ds(0, x.size(1) / 2)); }
 void only_writes(nki::Tensor x, nki::Tensor out) { nisa::dma_copy(out, loaded(x)); }
 void writes_and_fails(nki::Tensor x, nki::Tensor out) {

@@ -16,8 +16,10 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
@@ -311,6 +313,10 @@ std::vector<std::function<Case()>> cases(at::ScalarType dtype) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> wanted(argv + 1, argv + argc);
+  // The C library keeps what is freed: fresh pages would cost now one side and now the other more than its
+  // work.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
   at::set_num_threads(1);
   std::printf("%-60s %9s %9s %8s %8s %11s\n", "kernel (peer, where it is no operator of titan)", "peer ms",
               "kernel ms", "ratio", "at most", "difference");

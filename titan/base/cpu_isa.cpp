@@ -35,6 +35,12 @@ Isa cpu_isa() {
   return isa;
 }
 
+void require_cpu_isa(Isa isa) {
+  if (isa <= best_cpu_isa()) return;
+  throw ValueError("the CPU instructions '{}' are not here; this machine has {}", name(isa),
+                   name(best_cpu_isa()));
+}
+
 std::string_view name(Isa isa) {
   switch (isa) {
     case Isa::avx512:

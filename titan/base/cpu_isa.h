@@ -14,6 +14,9 @@ Isa best_cpu_isa();
 /// never raises. ConfigError for another value of it.
 Isa cpu_isa();
 
+/// ValueError for a set that this machine does not have.
+void require_cpu_isa(Isa isa);
+
 /// "baseline", "avx2" or "avx512".
 std::string_view name(Isa isa);
 

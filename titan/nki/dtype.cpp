@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "titan/base/error.h"
+#include "titan/nki/vector_loops.h"
 
 namespace titan::nki {
 namespace {
@@ -40,15 +41,6 @@ void encode_all(const float* from, std::byte* to, int64_t count, Convert convert
     const Stored stored = convert(from[i]);
     std::memcpy(to + i * static_cast<int64_t>(sizeof(Stored)), &stored, sizeof(Stored));
   }
-}
-
-float bfloat16_to_float(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-uint16_t float_to_bfloat16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  const uint32_t nan = (bits >> 16) | 0x40;  // rounding could carry a NaN's mantissa into the sign
-  return static_cast<uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
 }
 
 /// An IEEE format of 1 sign, kExponent and kMantissa bits: the highest exponent is infinity and NaN.
@@ -129,7 +121,7 @@ void to_float(const std::byte* from, Dtype dtype, float* to, int64_t count) {
       std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
       return;
     case Dtype::bfloat16:
-      return decode_all<uint16_t>(from, to, count, bfloat16_to_float);
+      return vector_loops().widen_bfloat16(from, to, count);
     case Dtype::float16:
       return decode_all<uint16_t>(from, to, count, Float16::decode);
     case Dtype::float8_e4m3:
@@ -159,7 +151,7 @@ void from_float(const float* from, Dtype dtype, std::byte* to, int64_t count) {
       std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
       return;
     case Dtype::bfloat16:
-      return encode_all<uint16_t>(from, to, count, float_to_bfloat16);
+      return vector_loops().round_bfloat16(from, to, count);
     case Dtype::float16:
       return encode_all<uint16_t>(from, to, count,
                                   [](float value) { return static_cast<uint16_t>(Float16::encode(value)); });

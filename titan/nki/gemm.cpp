@@ -1,7 +1,5 @@
 #include "titan/nki/gemm.h"
 
-#include "titan/base/error.h"
-
 namespace titan::nki {
 
 namespace gemm_baseline {
@@ -17,10 +15,7 @@ extern const GemmKernel kKernel;
 #endif
 
 const GemmKernel& gemm_kernel(Isa isa) {
-  if (isa > best_cpu_isa()) {
-    throw ValueError("the CPU instructions '{}' are not here; this machine has {}", name(isa),
-                     name(best_cpu_isa()));
-  }
+  require_cpu_isa(isa);
 #if defined(__x86_64__)
   if (isa == Isa::avx512) return gemm_avx512::kKernel;
   if (isa == Isa::avx2) return gemm_avx2::kKernel;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "titan/base/error.h"
+#include "titan/nki/vector_loops.h"
 
 namespace titan::nki {
 namespace {
@@ -193,6 +194,14 @@ decltype(auto) with_function(Operation operation, Visit visit) {
   return visit([](F a, F) { return a; });
 }
 
+/// What most instructions do has loops of its own; null for the rest.
+VectorLoops::Combine* vector_loop(Operation operation) {
+  const VectorLoops& loops = vector_loops();
+  if (operation == Operation::multiply) return loops.multiply;
+  if (operation == Operation::add) return loops.add;
+  return operation == Operation::subtract ? loops.subtract : nullptr;
+}
+
 template <class Function>
 void apply_rows(Function function, const Elements& a, const Elements& b, float* to, int64_t count) {
   if (a.each != nullptr && b.each != nullptr) {
@@ -343,6 +352,8 @@ int32_t apply(Operation operation, int32_t a, int32_t b) { return apply_integers
 uint32_t apply(Operation operation, uint32_t a, uint32_t b) { return apply_integers(operation, a, b); }
 
 void apply(Operation operation, Elements a, Elements b, float* to, int64_t count) {
+  VectorLoops::Combine* combine = vector_loop(operation);
+  if (combine != nullptr && a.each != nullptr && b.each != nullptr) return combine(a.each, b.each, to, count);
   if (is_unary(operation)) b = Elements(0.0F);
   with_function(operation, [&](auto function) { apply_rows(function, a, b, to, count); });
 }

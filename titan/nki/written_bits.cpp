@@ -47,7 +47,12 @@ void WrittenBits::mark(int64_t begin, int64_t count) {
 
 void WrittenBits::clear(int64_t begin, int64_t count) {
   each_word(begin, count, [&](size_t word, uint64_t mask) {
-    std::atomic_ref<uint64_t>(words_[word]).fetch_and(~mask, std::memory_order_relaxed);
+    std::atomic_ref<uint64_t> bits(words_[word]);
+    if (mask == ~uint64_t{0}) {
+      bits.store(0, std::memory_order_relaxed);
+    } else {
+      bits.fetch_and(~mask, std::memory_order_relaxed);
+    }
     return true;
   });
 }

@@ -1,0 +1,5 @@
+#include "titan/nki/vector_loops.h"
+
+namespace titan::nki::vector_loops_avx512 {
+#include "titan/nki/vector_loops.inc"
+}  // namespace titan::nki::vector_loops_avx512

@@ -1,0 +1,5 @@
+#include "titan/nki/vector_loops.h"
+
+namespace titan::nki::vector_loops_baseline {
+#include "titan/nki/vector_loops.inc"
+}  // namespace titan::nki::vector_loops_baseline

@@ -38,24 +38,14 @@ void run_dma_transpose(const Instruction& instruction) {
 
 DmaSide::DmaSide(const Tensor& view, const char* name, const Instruction& instruction)
     : view_(&view), name_(name), kind_(view.indirection().kind), stream_(view, name, instruction) {
-  if (kind_ == Kind::vector && is_on_chip(view.buffer())) {
-    throw KernelError("dma.vector-offset",
-                      format("{}: {} has an index per row, so it has to lie in HBM, and is {}",
-                             instruction.describe(), name, view.describe()),
-                      instruction.where);
-  }
+  check(kind_ != Kind::vector || !is_on_chip(view.buffer()), "a view with an index per row lies in HBM");
 }
 
 int64_t DmaSide::index(int64_t row) const {
   const Tensor::Indirection& indirection = view_->indirection();
   if (indirection.scalar_register != nullptr) return indirection.scalar_register->value();
   const Instruction& instruction = stream_.instruction();
-  if (row >= indirection.offsets->numel()) {
-    throw KernelError("dma.vector-offset",
-                      format("{}: {} has {} rows but {} has only {} indices", instruction.describe(), name_,
-                             view_->size(0), indirection.offsets->describe(), indirection.offsets->numel()),
-                      instruction.where);
-  }
+  check(row < indirection.offsets->numel(), "a view has an index for each of its rows");
   Stream offsets(*indirection.offsets, "offset", instruction);
   offsets.seek(row);
   offsets.check_written(1);

@@ -15,7 +15,8 @@ LAUNCHERS = {"titan": [TITAN, "torchrun"], "torch": [sys.executable, "-m", "torc
 # What each run chooses for itself: compared by its form.
 OWN = {"MASTER_PORT": r"\d+", "TORCHELASTIC_RUN_ID": r"[0-9a-f-]{36}",
        "TORCHELASTIC_ERROR_FILE": r".*/[^/]+_[^/]+/(attempt_\d+/\d+/error\.json)"}
-DUMP = 'env -0 > "$DUMP_FOLDER/$RANK.$TORCHELASTIC_RESTART_COUNT"'
+# Whole as soon as it has its name: a launcher may end a worker while it writes.
+DUMP = 'f="$DUMP_FOLDER/$RANK.$TORCHELASTIC_RESTART_COUNT"; env -0 > "$f.part"; mv "$f.part" "$f"'
 
 
 def free_port():

@@ -20,8 +20,26 @@ bool is_word_char(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 
-/// Turns text into tokens: words, and single characters for everything else. Comments, literals and
-/// preprocessor lines are left out; what they include or ask for is collected on the way.
+/// Lines that a backslash continues become one, also where they end in CRLF.
+std::string joined_lines(std::string_view text) {
+  std::string joined;
+  for (size_t at = 0; at < text.size();) {
+    const size_t slash = std::min(text.find('\\', at), text.size());
+    joined += text.substr(at, slash - at);
+    at = slash;
+    if (const std::string_view rest = text.substr(at); rest.starts_with("\\\n")) {
+      at += 2;
+    } else if (rest.starts_with("\\\r\n")) {
+      at += 3;
+    } else if (!rest.empty()) {
+      joined += text[at++];
+    }
+  }
+  return joined;
+}
+
+/// Turns text of joined lines into tokens: words, and single characters for everything else. Comments,
+/// literals and preprocessor lines are left out; what they include or ask for is collected on the way.
 class Tokenizer {
  public:
   Tokenizer(std::string_view text, ScannedText& found) : text_(text), found_(found) {}
@@ -35,8 +53,6 @@ class Tokenizer {
         ++at_;
       } else if (std::isspace(static_cast<unsigned char>(c))) {
         ++at_;
-      } else if (c == '\\' && rest().size() > 1 && text_[at_ + 1] == '\n') {
-        at_ += 2;
       } else if (rest().starts_with("//")) {
         skip_line();
       } else if (rest().starts_with("/*")) {
@@ -61,14 +77,11 @@ class Tokenizer {
  private:
   std::string_view rest() const { return text_.substr(at_); }
 
-  void skip_line() {
-    while (at_ < text_.size() && text_[at_] != '\n') at_ += text_[at_] == '\\' ? 2 : 1;
-  }
+  void skip_line() { at_ = std::min(text_.find('\n', at_), text_.size()); }
 
   void preprocessor_line() {
     const size_t start = at_ + 1;
     skip_line();
-    at_ = std::min(at_, text_.size());
     std::string_view line = trim(text_.substr(start, at_ - start));
     note_asked_for(line);
     if (!line.starts_with("include")) return;
@@ -158,8 +171,11 @@ class FileScope {
   /// A word with parentheses is the function's name, or a macro in front of it or behind it.
   void note_callee() {
     static const std::set<std::string, std::less<>> not_names = {
-        "alignas", "alignof",  "catch",    "decltype", "__attribute__", "noexcept",
-        "sizeof",  "requires", "explicit", "operator", "_Pragma"};
+        "_Pragma",  "__attribute__", "alignas",   "alignof",  "asm",      "auto",   "bool",   "catch",
+        "char",     "co_await",      "co_return", "co_yield", "decltype", "delete", "do",     "double",
+        "else",     "explicit",      "float",     "for",      "if",       "int",    "long",   "new",
+        "noexcept", "operator",      "requires",  "return",   "short",    "signed", "sizeof", "static_assert",
+        "switch",   "throw",         "typeid",    "unsigned", "void",     "while"};
     const std::string& last = statement_.back();
     if (not_names.contains(last) || !is_word_char(last[0])) return;
     callees_.push_back(last);
@@ -237,7 +253,8 @@ class SourceScan {
 
 ScannedText scan_text(std::string_view text) {
   ScannedText scanned;
-  Tokenizer tokenizer(text, scanned);
+  const std::string joined = joined_lines(text);
+  Tokenizer tokenizer(joined, scanned);
   FileScope scope(scanned.functions);
   for (std::string_view token = tokenizer.next(); !token.empty(); token = tokenizer.next()) scope.add(token);
   return scanned;

@@ -67,11 +67,25 @@ TEST_CASE("what comes after odd text is still found") {
   CHECK(functions("\"never closed").empty());
 }
 
+TEST_CASE("a line that a backslash continues is one, whatever its end is") {
+  for (const std::string end : {"\n", "\r\n"}) {
+    const std::string macro = "#define BLOCK(x) \\" + end + "  g(x) { \\" + end + "   {" + end;
+    CHECK(functions(macro + "#define END }}" + end + "TrainerConfig a() {}" + end) == Names{"a"});
+    CHECK(scan_text("#include \\" + end + " \"a.h\"" + end).includes.size() == 1);
+  }
+  CHECK(functions("const char* s = \"\\\\\"; TrainerConfig a() {}\\") == Names{"a"});
+}
+
+TEST_CASE("a keyword is no function") {
+  for (const std::string word : {"if", "for", "while", "switch", "return", "catch", "sizeof", "void"})
+    CHECK(functions(word + " (x) {}").empty());
+}
+
 TEST_CASE("macros with arguments hide no function; whether they are one is the compiler's business") {
   CHECK(functions("TORCH_LIBRARY(ns, m) { m.def(\"f\"); }\nTrainerConfig a() {}") ==
         Names{"TORCH_LIBRARY", "a"});
   CHECK(functions("REGISTER(x)\nKEEP(y, 2) TrainerConfig a() {}") == Names{"REGISTER", "KEEP", "a"});
-  CHECK(functions("std::function<int(float)> a() { return {}; }") == Names{"int", "a"});
+  CHECK(functions("std::function<int(float)> a() { return {}; }") == Names{"a"});
   CHECK(functions("_Pragma(\"GCC ivdep\")\nTrainerConfig a() try {} catch (...) {}") == Names{"a"});
   CHECK(functions("MACRO(x)\nstatic int hidden() {}").empty());
 }

@@ -53,11 +53,8 @@ class Tokenizer {
         ++at_;
       } else if (std::isspace(static_cast<unsigned char>(c))) {
         ++at_;
-      } else if (rest().starts_with("//")) {
-        skip_line();
-      } else if (rest().starts_with("/*")) {
-        const size_t end = text_.find("*/", at_ + 2);
-        at_ = end == text_.npos ? text_.size() : end + 2;
+      } else if (skip_comment()) {
+        continue;
       } else if (c == '#' && line_start_) {
         preprocessor_line();
       } else {
@@ -77,7 +74,32 @@ class Tokenizer {
  private:
   std::string_view rest() const { return text_.substr(at_); }
 
-  void skip_line() { at_ = std::min(text_.find('\n', at_), text_.size()); }
+  bool skip_comment() {
+    if (rest().starts_with("//")) {
+      at_ = std::min(text_.find('\n', at_), text_.size());
+    } else if (rest().starts_with("/*")) {
+      const size_t end = text_.find("*/", at_ + 2);
+      at_ = end == text_.npos ? text_.size() : end + 2;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// To the end of the line, or of that where a comment ends which begins here.
+  void skip_line() {
+    while (at_ < text_.size() && text_[at_] != '\n') {
+      if (skip_comment()) continue;
+      const char c = text_[at_];
+      if (c == '"' || c == '\'') {
+        skip_literal(c);
+      } else if (is_word_char(c)) {
+        word();
+      } else {
+        ++at_;
+      }
+    }
+  }
 
   void preprocessor_line() {
     const size_t start = at_ + 1;
@@ -102,10 +124,11 @@ class Tokenizer {
   }
 
   void skip_literal(char quote) {
-    for (++at_; at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n'; ++at_) {
+    for (++at_; at_ < text_.size() && text_[at_] != quote; ++at_) {
+      if (text_[at_] == '\n') return;  // an apostrophe
       if (text_[at_] == '\\') ++at_;
     }
-    ++at_;
+    at_ = std::min(at_ + 1, text_.size());
   }
 
   void skip_raw_string() {

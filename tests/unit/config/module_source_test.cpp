@@ -76,6 +76,15 @@ TEST_CASE("a line that a backslash continues is one, whatever its end is") {
   CHECK(functions("const char* s = \"\\\\\"; TrainerConfig a() {}\\") == Names{"a"});
 }
 
+TEST_CASE("a preprocessor line goes on where its comment does") {
+  CHECK(functions("#define NOTE 1 /* begins {\n here ( */\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("#define NOTE \"/*\"\nTrainerConfig a() {}\n#define MORE 1'000 // /*\nint b() {}") ==
+        Names{"a", "b"});
+  CHECK(functions("#define RAW R\"(\" /* )\"\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("#if 0\nIt isn't\n#define OPEN {\n#endif\nTrainerConfig a() {}") == Names{"a"});
+  CHECK(functions("#define ENDLESS /* {").empty());
+}
+
 TEST_CASE("a keyword is no function") {
   for (const std::string word : {"if", "for", "while", "switch", "return", "catch", "sizeof", "void"})
     CHECK(functions(word + " (x) {}").empty());

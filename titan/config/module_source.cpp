@@ -38,8 +38,9 @@ std::string joined_lines(std::string_view text) {
   return joined;
 }
 
-/// Turns text of joined lines into tokens: words, and single characters for everything else. Comments,
-/// literals and preprocessor lines are left out; what they include or ask for is collected on the way.
+/// Turns text of joined lines into tokens: words, preprocessor lines from their `#`, and single characters
+/// for everything else. Comments and literals are left out; what the lines include or ask for is collected
+/// on the way.
 class Tokenizer {
  public:
   Tokenizer(std::string_view text, ScannedText& found) : text_(text), found_(found) {}
@@ -56,7 +57,7 @@ class Tokenizer {
       } else if (skip_comment()) {
         continue;
       } else if (c == '#' && line_start_) {
-        preprocessor_line();
+        return preprocessor_line();
       } else {
         line_start_ = false;
         if (c == '"' || c == '\'') {
@@ -101,12 +102,17 @@ class Tokenizer {
     }
   }
 
-  void preprocessor_line() {
-    const size_t start = at_ + 1;
+  std::string_view preprocessor_line() {
+    const size_t start = at_;
     skip_line();
-    std::string_view line = trim(text_.substr(start, at_ - start));
+    const std::string_view found = text_.substr(start, at_ - start);
+    const std::string_view line = trim(found.substr(1));
     note_asked_for(line);
-    if (!line.starts_with("include")) return;
+    if (line.starts_with("include")) note_include(line);
+    return found;
+  }
+
+  void note_include(std::string_view line) {
     line = trim(line.substr(std::string_view("include").size()));
     if (line.empty() || (line[0] != '"' && line[0] != '<')) return;
     const size_t end = line.find(line[0] == '"' ? '"' : '>', 1);
@@ -172,24 +178,47 @@ class FileScope {
   explicit FileScope(std::vector<std::string>& functions) : functions_(functions) {}
 
   void add(std::string_view token) {
-    if (depth_ > 0) {
-      depth_ += token == "{" ? 1 : token == "}" ? -1 : 0;
-    } else if (parens_ > 0) {
-      parens_ += token == "(" || token == "[" ? 1 : token == ")" || token == "]" ? -1 : 0;
+    if (token.front() == '#') {
+      branch(trim(token.substr(1)));
+    } else if (now_.depth > 0) {
+      now_.depth += token == "{" ? 1 : token == "}" ? -1 : 0;
+    } else if (now_.parens > 0) {
+      now_.parens += token == "(" || token == "[" ? 1 : token == ")" || token == "]" ? -1 : 0;
     } else if (token == "(" || token == "[") {
-      if (token == "(" && !statement_.empty()) note_callee();
-      parens_ = 1;
+      if (token == "(" && !now_.statement.empty()) note_callee();
+      now_.parens = 1;
     } else if (token == "{") {
       open_brace();
     } else if (token == ";" || token == "}") {  // "}" closes extern "C" {
-      clear();
+      now_ = {};
     } else {
-      statement_.emplace_back(token);
+      now_.statement.emplace_back(token);
     }
   }
 
  private:
-  bool has(std::string_view word) const { return std::ranges::find(statement_, word) != statement_.end(); }
+  struct Place {
+    std::vector<std::string> statement;
+    std::vector<std::string> callees;
+    bool is_member = false;  // defined outside of its class
+    int depth = 0;           // of braces
+    int parens = 0;          // of parentheses and brackets
+  };
+
+  /// Each branch of an #if begins where the first does: two may open one function's body.
+  void branch(std::string_view directive) {
+    if (directive.starts_with("if")) {
+      branched_.push_back(now_);
+    } else if (directive.starts_with("el") && !branched_.empty()) {
+      now_ = branched_.back();
+    } else if (directive.starts_with("endif") && !branched_.empty()) {
+      branched_.pop_back();
+    }
+  }
+
+  bool has(std::string_view word) const {
+    return std::ranges::find(now_.statement, word) != now_.statement.end();
+  }
 
   /// A word with parentheses is the function's name, or a macro in front of it or behind it.
   void note_callee() {
@@ -199,33 +228,29 @@ class FileScope {
         "else",     "explicit",      "float",     "for",      "if",       "int",    "long",   "new",
         "noexcept", "operator",      "requires",  "return",   "short",    "signed", "sizeof", "static_assert",
         "switch",   "throw",         "typeid",    "unsigned", "void",     "while"};
-    const std::string& last = statement_.back();
+    const std::string& last = now_.statement.back();
     if (not_names.contains(last) || !is_word_char(last[0])) return;
-    callees_.push_back(last);
-    if (callees_.size() == 1) is_member_ = statement_.size() > 1 && statement_[statement_.size() - 2] == ":";
+    now_.callees.push_back(last);
+    if (now_.callees.size() == 1)
+      now_.is_member = now_.statement.size() > 1 && now_.statement[now_.statement.size() - 2] == ":";
   }
 
   void open_brace() {
-    if (statement_ == std::vector<std::string>{"extern"}) return clear();
-    const bool is_function = !callees_.empty() && !has("=") && !has("namespace");
-    const bool is_private = is_member_ || has("static") || has("template") || has("operator");
-    if (is_function && !is_private) functions_.insert(functions_.end(), callees_.begin(), callees_.end());
-    if (is_function || has("namespace")) clear();
-    depth_ = 1;  // a class or an initialiser goes on to its ";"
-  }
-
-  void clear() {
-    statement_.clear();
-    callees_.clear();
-    is_member_ = false;
+    if (now_.statement == std::vector<std::string>{"extern"}) {
+      now_ = {};
+      return;
+    }
+    const bool is_function = !now_.callees.empty() && !has("=") && !has("namespace");
+    const bool is_private = now_.is_member || has("static") || has("template") || has("operator");
+    if (is_function && !is_private)
+      functions_.insert(functions_.end(), now_.callees.begin(), now_.callees.end());
+    if (is_function || has("namespace")) now_ = {};
+    now_.depth = 1;  // a class or an initialiser goes on to its ";"
   }
 
   std::vector<std::string>& functions_;
-  std::vector<std::string> statement_;
-  std::vector<std::string> callees_;
-  bool is_member_ = false;  // defined outside of its class
-  int depth_ = 0;           // of braces
-  int parens_ = 0;          // of parentheses and brackets
+  Place now_;
+  std::vector<Place> branched_;  // where each #if was that is not over
 };
 
 bool is_torch_header(std::string_view path) {

@@ -85,6 +85,17 @@ TEST_CASE("a preprocessor line goes on where its comment does") {
   CHECK(functions("#define ENDLESS /* {").empty());
 }
 
+TEST_CASE("branches of an #if may each open what comes after them") {
+  CHECK(functions(
+            "#ifdef X\nTrainerConfig a(int) {\n#else\nTrainerConfig a() {\n#endif\n  f(); }\nint b() {}") ==
+        Names{"a", "a", "b"});
+  CHECK(functions("#if X\nint a() {\n# if Y\n  {\n# elif Z\n  { {\n# else\n  {\n# endif\n  } }\n"
+                  "#else\nint b(\n#endif\n) {}\nint c() {}") == Names{"a", "b", "c"});
+  CHECK(functions("#if X\nint a() {}\n#elifdef Y\nint b() {}\n#else\nint c() {}\n#endif\nint d() {}") ==
+        Names{"a", "b", "c", "d"});
+  CHECK(functions("#else\n#endif\n#\nint a() {}\n#if").size() == 1);
+}
+
 TEST_CASE("a keyword is no function") {
   for (const std::string word : {"if", "for", "while", "switch", "return", "catch", "sizeof", "void"})
     CHECK(functions(word + " (x) {}").empty());

@@ -117,6 +117,25 @@ Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, r
         self.refusal('set.plain={"theta": 1}', 2, "plain", "takes nothing")
         self.refusal('set={"theta": 1}', 2, "set is a module")
 
+    def test_settings_may_have_a_default_argument(self):
+        self.write("by_default", """struct Which {
+  std::string layer = "0";
+  void describe(Fields& f) { f("layer", layer, "which"); }
+};
+Override chosen(const Which& which = {.layer = "2"}) {
+  return override<CosSinRoPEConfig>({.fqns = {"layers." + which.layer + ".*"}}, rotation);
+}
+Override changes(Which& which) { return chosen(which); }
+TrainerConfig unchosen(const Which& = {}) { return qwen3::qwen3_demo(); }
+""")
+        replaced = "[Override] chosen: model_spec.model.layers.{}.attention.rope CosSinRoPEConfig -> Rotation"
+        base = ["--module", "by_default", "--config", "unchosen"]
+        self.assertEqual(self.lines(self.config("by_default", base=base))[0], replaced.format(2))
+        self.assertEqual(self.lines(self.config('by_default.chosen={"layer": "1"}'))[0], replaced.format(1))
+        self.refusal('by_default.chosen={"layr": "1"}', 2, "has no field 'layr'", "did you mean layer?")
+        self.refusal("by_default.changes", 2, "changes in ", "by_default.cpp is no override function: one returns an Override "
+                     "and takes nothing or a struct with describe, as S or const S&")
+
     def test_two_overrides_of_one_node_stop(self):
         self.write("rivals", 'Override one() { return override<CosSinRoPEConfig>({}, rotation); }\n'
                              'Override other() { return override<CosSinRoPEConfig>({.fqns = {"layers.2.*"}}, rotation); }\n')
@@ -156,7 +175,7 @@ Override plain() { return override<CosSinRoPEConfig>({.fqns = {"layers.3.*"}}, r
         replaced = "[Override] turned: model_spec.model.layers.1.attention.rope CosSinRoPEConfig -> Rotation"
         for target in ["kernels.deep", "kernels.deep.deep"]:
             self.assertEqual(self.lines(self.config(target)), [replaced, "Applied 1 override(s)"])
-        self.refusal("bare", 2, "bare.cpp has no overrides: functions at file scope, not static, that return an Override")
+        self.refusal("bare", 2, "bare.cpp has no overrides: functions at file scope, not static nor made by a macro, that")
         self.refusal("bare.any", 2, "no override 'any' in", "it has none")
 
     def test_an_override_that_throws_is_named_with_its_node(self):

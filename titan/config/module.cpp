@@ -222,7 +222,8 @@ const ExportedConfig& find_config(const LoadedModule& module, std::string_view n
   const std::vector<std::string> names = names_of(module.exports->configs);
   if (names.empty()) {
     throw ConfigError(
-        "{} has no config functions: functions at file scope, not static, that return a TrainerConfig",
+        "{} has no config functions: functions at file scope, not static nor made by a macro, that return a "
+        "TrainerConfig",
         module.file.string());
   }
   throw ConfigError("no config function '{}' in {}{}", name, module.file.string(),

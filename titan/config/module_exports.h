@@ -21,7 +21,7 @@ struct ExportedConfig {
 };
 
 /// A function of a module that returns an override. One that takes a struct gets it from a JSON object; what
-/// the object does not name keeps its default.
+/// the object does not name keeps its default. An empty object leaves a default argument as it is.
 struct ExportedOverride {
   std::string name;
   std::function<Override(const Json& settings)> make;
@@ -42,7 +42,7 @@ struct SettingsArgument {
   }
 };
 
-/// What a module offers: functions that can be called without arguments, by what they return.
+/// What a module offers: functions by what they return.
 struct ModuleExports {
   std::vector<ExportedConfig> configs;
   std::vector<ExportedOverride> overrides;
@@ -53,6 +53,19 @@ struct ModuleExports {
 /// to it.
 template <class Call>
 void export_by_type(ModuleExports& exports, const char* name, Call call) {
+  if constexpr (std::invocable<Call, SettingsArgument>) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<std::invoke_result_t<Call, SettingsArgument>>,
+                                 Override>) {
+      const auto make = [call, name](const Json& settings) {
+        if constexpr (std::invocable<Call>) {
+          if (settings.size() == 0) return Override(call());
+        }
+        return Override(call(SettingsArgument{settings, name}));
+      };
+      exports.overrides.push_back({name, make, true});
+      return;
+    }
+  }
   if constexpr (std::invocable<Call>) {
     using Result = std::remove_cvref_t<std::invoke_result_t<Call>>;
     if constexpr (std::is_same_v<Result, Override>) {
@@ -60,15 +73,6 @@ void export_by_type(ModuleExports& exports, const char* name, Call call) {
       return;
     } else if constexpr (std::derived_from<Result, TrainerConfig>) {
       exports.configs.push_back({name, [call] { return Poly<TrainerConfig>(Result(call())); }});
-      return;
-    }
-  }
-  if constexpr (std::invocable<Call, SettingsArgument>) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<std::invoke_result_t<Call, SettingsArgument>>,
-                                 Override>) {
-      exports.overrides.push_back(
-          {name, [call, name](const Json& settings) { return call(SettingsArgument{settings, name}); },
-           true});
       return;
     }
   }

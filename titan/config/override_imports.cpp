@@ -1,5 +1,7 @@
 #include "titan/config/override_imports.h"
 
+#include <algorithm>
+
 #include "titan/base/error.h"
 #include "titan/base/hints.h"
 #include "titan/base/strings.h"
@@ -60,8 +62,10 @@ std::vector<ImportedOverride> all_of_module(const std::string& name) {
     overrides.push_back({make_override(module, function, Json::object()), &function, module.file, name});
   }
   if (overrides.empty()) {
-    throw ConfigError("{} has no overrides: functions at file scope, not static, that return an Override",
-                      module.file.string());
+    throw ConfigError(
+        "{} has no overrides: functions at file scope, not static nor made by a macro, that return an "
+        "Override",
+        module.file.string());
   }
   return overrides;
 }
@@ -79,6 +83,12 @@ ImportedOverride one_of_module(std::string_view module_name, std::string_view wa
     }
     return {make_override(module, function, import.settings.value_or(Json::object())), &function, module.file,
             import.target};
+  }
+  if (std::ranges::find(module.exports->others, wanted) != module.exports->others.end()) {
+    throw ConfigError(
+        "override.imports: {} in {} is no override function: one returns an Override and takes nothing or a "
+        "struct with describe, as S or const S&",
+        wanted, module.file.string());
   }
   throw ConfigError("no override '{}' in {}{}", wanted, module.file.string(),
                     did_you_mean_of(wanted, names, "it has"));

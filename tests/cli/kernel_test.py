@@ -56,6 +56,9 @@ static nki::Tensor kernel(nki::Tensor x) {
 const auto unloaded = wrap_nki(kernel);
 const auto rounded = nki_op("norms::rounded", [](const Tensor& x) { return x.clone(); })
     .register_autograd([](OpContext&, const Tensor& grad) { return grad.to(at::kBFloat16).to(grad.scalar_type()); });
+static Tensor kept;
+const auto keeping = nki_op("norms::keeping", [](const Tensor& x) { return kept = x.clone(), x.square(); })
+    .register_autograd([](OpContext&, const Tensor& grad) { return grad * 2 * kept; });
 class Norm : public RMSNorm {
  public:
   struct Config : RMSNormConfig {
@@ -72,6 +75,10 @@ class Norm : public RMSNorm {
     const Tensor y = RMSNorm::forward(x);
     if (wrong_ == "halved gradients") return y * 0.5 + y.detach() * 0.5;
     if (wrong_ == "rounded gradient") return rounded(y);
+    const Tensor exact = x.to(at::kFloat), z = y.to(at::kFloat);
+    if (wrong_ == "another eps")
+      return (exact * (exact.square().mean(-1, true) + 1e-5).rsqrt() * weight.value).to(y.scalar_type());
+    if (wrong_ == "keeps what it needs") return (z + (keeping(z) - z.square())).to(y.scalar_type());
     if (wrong_ == "writes x") x.mutable_data_ptr<float>()[0] += 1;
     if (wrong_ == "writes weight in place") weight.value.detach().mul_(1.5);
     if (wrong_ == "throws a number") throw 42;
@@ -310,6 +317,8 @@ class Kernel(unittest.TestCase):
         shown = {
             "halved gradients": r"fp32 batch 1: grad x: off by \S+$",
             "rounded gradient": r"fp32 batch 1: grad x: off by \S+$",
+            "another eps": r"fp32 batch 1 small: y: off by \S+$",
+            "keeps what it needs": r"determinism: grad x differs where another call comes before the backward$",
             "writes x": r"fp32 batch 1: x is written: a module only reads its inputs and weights$",
             "writes weight in place": r"fp32 batch 1: weight is written: a module only reads ",
             "throws a number": r"fp32 batch 1: something that is no std::exception was thrown$",

@@ -174,8 +174,11 @@ void Stream::fail_unwritten(int64_t element) const {
     element /= size;
   }
   throw KernelError("memory.unwritten",
-                    format("{} reads element [{}] of {}, {}, which was never written",
-                           instruction_->describe(), join(places, ", "), name_, view_->describe()),
+                    format("{} reads element [{}] of {}, {}, which was never written{}",
+                           instruction_->describe(), join(places, ", "), name_, view_->describe(),
+                           accesses_ == nullptr
+                               ? ""
+                               : " so far (if the other core writes it, put a core_barrier between the two)"),
                     instruction_->where);
 }
 

@@ -41,6 +41,37 @@ struct ResultOrder {
   }
 };
 
+/// What a backward is given and others read too: another branch of the graph the gradient, the caller what
+/// is saved.
+class GivenVersions {
+ public:
+  GivenVersions(std::span<const Tensor> grads, std::span<const Tensor> saved) {
+    for (const Tensor& grad : grads) add("a gradient that it is given", grad);
+    for (const Tensor& tensor : saved) add("a saved tensor", tensor);
+  }
+  /// ValueError where one has another version now.
+  void check_unwritten(const OperatorRecord& record) const {
+    for (const auto& [what, tensor, version] : given_) {
+      if (tensor._version() == version) continue;
+      throw ValueError(
+          "nki_op {}: its backward writes {}, {}, which others read too: write a copy (.clone())",
+          record.name, what, tensor.sizes());
+    }
+  }
+
+ private:
+  struct Given {
+    const char* what;
+    Tensor tensor;
+    int64_t version;
+  };
+  void add(const char* what, const Tensor& tensor) {
+    if (tensor.defined() && !tensor.is_inference()) given_.push_back({what, tensor, tensor._version()});
+  }
+
+  std::vector<Given> given_;
+};
+
 /// What a backward needs besides the tensors that the graph keeps.
 struct BackwardCall {
   std::shared_ptr<const OperatorRecord> record;
@@ -60,7 +91,11 @@ struct BackwardCall {
     }
     OpContext ctx(wanted(call), saved(call));
     ctx.saved_data = saved_data;
-    return flat(record->backward(ctx, gradients(call)));
+    const std::vector<IValue> grads = gradients(call);
+    const GivenVersions versions(tensors_of(grads), call.saved);
+    const std::vector<IValue> given = record->backward(ctx, grads);
+    versions.check_unwritten(*record);
+    return flat(given);
   }
 
  private:

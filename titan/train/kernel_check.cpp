@@ -68,6 +68,13 @@ void compare_drawn_cache(CheckTable& table, const CheckedPair& pair, int64_t seq
     pair.compare(table, {.seq_len = seq_len, .has_drawn_cache = true});
 }
 
+/// Numbers of an embedding's size: what a norm adds to their squares shows. A rotation is linear.
+void compare_small(CheckTable& table, const CheckedPair& pair, int64_t seq_len) {
+  constexpr double kEmbeddingScale = 0.02;
+  if (pair.reference().kind.cache_form) return;
+  pair.compare(table, {.seq_len = seq_len, .scale = kEmbeddingScale});
+}
+
 /// A length that the kernel may not take: refused, or right.
 void check_off_contract(CheckTable& table, const CheckedPair& pair, int64_t seq_len) {
   const std::string name = format("{} tokens", seq_len);
@@ -88,6 +95,14 @@ void check_determinism(CheckTable& table, const CheckedModule& checked, const Ch
     for (size_t v = 0; v < first.values.size(); ++v) {
       if (!has_same_bits(first.values[v].tensor, again.values[v].tensor))
         return table.fail(name, format("{} differs between two runs", first.values[v].name));
+    }
+  }
+  if (first.error.empty()) {
+    const CheckRun apart = run_apart(checked, set);
+    for (size_t v = 0; v < first.values.size(); ++v) {
+      if (!apart.error.empty() || !has_same_bits(first.values[v].tensor, apart.values[v].tensor))
+        return table.fail(name, format("{} differs where another call comes before the backward{}",
+                                       first.values[v].name, apart.error.empty() ? "" : ": " + apart.error));
     }
   }
   table.note(name, format("{} runs {}", kDeterminismRuns,
@@ -162,6 +177,7 @@ void check_pairs(CheckTable& table, const Replacement& what, const KernelCheckOp
   if (!thrown.error.empty()) return table.fail("build", thrown.error);
   compare_sets(table, *exact, at::kFloat, options.seq_len);
   compare_sets(table, *rounded, at::kBFloat16, options.seq_len);
+  compare_small(table, *exact, options.seq_len);
   compare_drawn_cache(table, *exact, options.seq_len);
   check_off_contract(table, *exact, options.seq_len + 1);
   table.tell_unwritten();

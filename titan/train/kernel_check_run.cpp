@@ -85,7 +85,8 @@ void prepare(PreparedCall& call, const CheckedModule& checked, const CheckSet& s
 }
 
 std::vector<CheckedValue> forward_and_backward(const CheckedModule& checked, const PreparedCall& call,
-                                               const std::vector<Tensor>& drawn) {
+                                               const std::vector<Tensor>& drawn,
+                                               const std::function<void()>& between) {
   const CheckKind& kind = checked.kind;
   const std::vector<Tensor> results = kind.call(checked.module, call.given);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -98,6 +99,7 @@ std::vector<CheckedValue> forward_and_backward(const CheckedModule& checked, con
   std::vector<CheckedValue> values;
   for (size_t i = 0; i < results.size(); ++i)
     values.push_back({kind.outputs[i], results[i].detach().cpu(), rotated(drawn, i)});
+  between();
   const Tensor sum = weighted_sum(results, gradients);
   if (sum.requires_grad()) backward(sum);
   for (size_t i = 0; i < call.leaves.size(); ++i) {
@@ -106,6 +108,20 @@ std::vector<CheckedValue> forward_and_backward(const CheckedModule& checked, con
         {"grad " + call.leaves[i].name, grad.defined() ? grad.cpu() : Tensor(), rotated(gradients, i)});
   }
   return values;
+}
+
+CheckRun run_with(const CheckedModule& checked, const CheckSet& set, const std::function<void()>& between) {
+  CheckRun run;
+  PreparedCall call;
+  const Thrown thrown = guarded([&] {
+    const std::vector<Tensor> drawn = draw(checked.kind, set);
+    prepare(call, checked, set, drawn);
+    run.values = forward_and_backward(checked, call, drawn, between);
+  });
+  run.written = call.read_only.written();
+  run.error = thrown.error;
+  run.is_refusal = thrown.is_refusal;
+  return run;
 }
 
 }  // namespace
@@ -133,17 +149,17 @@ bool has_same_bits(const Tensor& a, const Tensor& b) {
 }
 
 CheckRun run_module(const CheckedModule& checked, const CheckSet& set) {
-  CheckRun run;
-  PreparedCall call;
-  const Thrown thrown = guarded([&] {
-    const std::vector<Tensor> drawn = draw(checked.kind, set);
-    prepare(call, checked, set, drawn);
-    run.values = forward_and_backward(checked, call, drawn);
+  return run_with(checked, set, [] {});
+}
+
+CheckRun run_apart(const CheckedModule& checked, const CheckSet& set) {
+  return run_with(checked, set, [&] {
+    CheckSet other = set;
+    other.seed = kCheckSeed + 4;
+    PreparedCall call;
+    prepare(call, checked, other, draw(checked.kind, other));
+    checked.kind.call(checked.module, call.given);
   });
-  run.written = call.read_only.written();
-  run.error = thrown.error;
-  run.is_refusal = thrown.is_refusal;
-  return run;
 }
 
 }  // namespace titan

@@ -32,5 +32,7 @@ struct CheckedModule {
 
 /// Calls a module forward and backward on a set's inputs; watches what it may not write.
 CheckRun run_module(const CheckedModule& checked, const CheckSet& set);
+/// The same with a call on other inputs between forward and backward, as another layer's or micro-batch's.
+CheckRun run_apart(const CheckedModule& checked, const CheckSet& set);
 
 }  // namespace titan

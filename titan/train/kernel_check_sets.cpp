@@ -28,10 +28,19 @@ Tensor document_positions(int64_t batch, int64_t seq_len) {
   return positions;
 }
 
+/// The first id and the last are always among them.
+Tensor drawn_ids(int64_t num_ids, at::IntArrayRef shape, const at::Generator& generator) {
+  Tensor ids = at::randint(0, num_ids, shape, generator, at::TensorOptions(at::kLong));
+  auto* data = ids.mutable_data_ptr<int64_t>();
+  data[0] = num_ids - 1;
+  if (ids.numel() > 1) data[1] = 0;
+  return ids;
+}
+
 }  // namespace
 
 std::string CheckSet::text(const CheckKind& kind) const {
-  return format("{} batch {}{}", dtype == at::kFloat ? "fp32" : "bf16", batch,
+  return format("{} batch {}{}{}", dtype == at::kFloat ? "fp32" : "bf16", batch, scale == 1 ? "" : " small",
                 !kind.context     ? ""
                 : has_drawn_cache ? " drawn cache"
                 : has_documents   ? " documents"
@@ -39,14 +48,16 @@ std::string CheckSet::text(const CheckKind& kind) const {
 }
 
 std::vector<Tensor> draw(const CheckKind& kind, const CheckSet& set) {
-  auto generator = at::detail::createCPUGenerator(kCheckSeed);
+  auto generator = at::detail::createCPUGenerator(set.seed);
   std::vector<Tensor> tensors;
   for (const CheckInput& input : kind.inputs) {
     std::vector<int64_t> shape = {set.batch, set.seq_len};
     shape.insert(shape.end(), input.dims.begin(), input.dims.end());
-    tensors.push_back(input.num_ids > 0
-                          ? at::randint(0, input.num_ids, shape, generator, at::TensorOptions(at::kLong))
-                          : at::randn(shape, generator).to(set.dtype));
+    if (input.num_ids > 0) {
+      tensors.push_back(drawn_ids(input.num_ids, shape, generator));
+    } else {
+      tensors.push_back((at::randn(shape, generator).mul_(set.scale)).to(set.dtype));
+    }
   }
   return tensors;
 }

@@ -21,6 +21,9 @@ struct CheckSet {
   /// A rotary cache of any numbers: the kernel reads each where it should. Both halves of a real one hold the
   /// same numbers.
   bool has_drawn_cache = false;
+  /// Small numbers, such as an embedding's rows, show what is added to their squares.
+  double scale = 1;
+  uint64_t seed = kCheckSeed;
 
   /// As the table has it.
   std::string text(const CheckKind& kind) const;

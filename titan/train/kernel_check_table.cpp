@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isnan.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -114,17 +115,18 @@ void CheckTable::compare_values(const std::string& set, at::ScalarType dtype, co
   const int64_t unwritten = a.isnan().sum().item<int64_t>();
   const double difference = largest_size(a - b), scale = largest_size(b);
   const double part = dtype != at::kFloat ? kBfloat16Tolerance : is_strict_ ? 0 : kFloat32Tolerance;
+  const double allowed = part * std::max(scale, kSmallestScale);
   has_unwritten_ = has_unwritten_ || unwritten > 0;
   const bool by_element = dtype != at::kFloat && reference.rotated.defined();
   const Tensor bounds = by_element ? rotation_scale(reference.rotated) * part : Tensor();
   const bool fits =
-      by_element ? ((a - b).abs() <= bounds).all().item<bool>() : difference <= part * scale;  // not for NaN
+      by_element ? ((a - b).abs() <= bounds).all().item<bool>() : difference <= allowed;  // not for NaN
   const std::string wrong =
       unwritten > 0 ? format("{} of {} numbers are NaN or were never written", unwritten, a.numel())
       : by_element  ? furthest_beyond(a - b, bounds)
                     : "off by " + short_number(difference);
   row(set, value.name, short_number(difference), short_number(scale),
-      by_element ? "by element" : short_number(part * scale),
+      by_element ? "by element" : short_number(allowed),
       fits                          ? "ok"
       : unwritten > 0 || by_element ? "FAILED: " + wrong
                                     : "FAILED");

@@ -10,6 +10,8 @@ namespace titan {
 
 /// A difference may be this part of the reference's largest number: some roundings of sums in another order.
 inline constexpr double kFloat32Tolerance = 2e-5;
+/// ... or of this, where that is larger: sums that cancel leave roundings of numbers of the inputs' size.
+inline constexpr double kSmallestScale = 0.1;
 /// In bfloat16; of a rotation of x, whose terms are rounded one by one, this part of |x| + |rotate_half(x)|
 /// of each element.
 inline constexpr double kBfloat16Tolerance = 0x1p-6;

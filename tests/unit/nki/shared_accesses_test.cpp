@@ -169,3 +169,14 @@ TEST_CASE("races of shapes alone are not looked for") {
   const Tensor x = host_tensor("x", {128, 8}, Dtype::float32, nullptr, nullptr);
   run_on_cores({.lnc = 2, .mode = RunMode::shapes}, [&] { write(x); });
 }
+
+TEST_CASE("a core that reads before the other one has written is told of the barrier") {
+  const std::string error = error_of([](const Tensor& x, int64_t core) {
+    const Tensor scratch = nl::ndarray({128, 8}, Dtype::float32, nl::shared_hbm);
+    if (core == 0) read(scratch);
+    nisa::core_barrier(x, {0, 1});
+    if (core == 1) write(scratch);
+  });
+  CHECK(error.find("never written so far (if the other core writes it, put a core_barrier") != error.npos);
+  CHECK(error.find("[memory.unwritten]") != error.npos);
+}

@@ -117,6 +117,21 @@ const auto total = nki_op("test_refusals::total",
                             return list.empty() ? bias->clone() : list[0] * 2;
                           },
                           {.arguments = {"list", "bias", "count"}});
+/// A backward that takes what it is given for its own.
+const auto scratching = nki_op("test_refusals::scratching", [](const Tensor& x, int64_t) { return x * 1; })
+                            .register_autograd(
+                                [](OpContext& ctx, const Tensor& grad) {
+                                  const Tensor result = grad * 1;
+                                  const int64_t what = ctx.saved_data.at("what").toInt();
+                                  if (what == 1) grad.mul_(2);
+                                  if (what == 2) ctx.saved_tensors()[0].mul_(2);
+                                  return std::tuple(result, Tensor());
+                                },
+                                [](OpContext& ctx, OpValues inputs, OpValues results) {
+                                  ctx.save_for_backward(results[0]);
+                                  ctx.saved_data["what"] = inputs[1];
+                                });
+
 const auto copied = nki_op("test_refusals::copied", [](const Tensor& x) { return x.clone(); });
 
 }  // namespace
@@ -220,6 +235,16 @@ TEST_CASE("A view of what the body has made is a result like another") {
   backward((view_of_its_own(x).mul_(3) + z).sum());
   CHECK(x.grad().narrow(1, 0, 2).equal(at::ones({8, 2}) * 8));
   CHECK(x.grad().narrow(1, 2, 2).equal(at::zeros({8, 2})));
+}
+
+TEST_CASE("A backward that writes what it is given is refused: others read it too") {
+  load_operators();
+  const auto error = [](int64_t what) {
+    return error_of([&] { backward(scratching(leaf({3, 4}, 1), what), at::ones({3, 4})); });
+  };
+  CHECK(error(0) == "");
+  CHECK(mentions(error(1), {"nki_op test_refusals::scratching", "its backward writes a gradient", "[3, 4]"}));
+  CHECK(mentions(error(2), {"its backward writes a saved tensor"}));
 }
 
 TEST_CASE("A call without a tensor says which arguments give none") {

@@ -22,7 +22,7 @@ namespace {
 /// Up to this many bytes, all members get all of a tensor and sum it alone; above, each sums its share.
 constexpr int64_t kGatherToSumBytes = int64_t{1} << 20;
 /// How long members that see a failure wait for one another, to find out whose fault it is.
-constexpr std::chrono::milliseconds kRollCall{1500};
+constexpr std::chrono::milliseconds kRollCall{3000};
 /// How often a waiter looks whether another member saw a failure.
 constexpr std::chrono::milliseconds kLookInterval{300};
 

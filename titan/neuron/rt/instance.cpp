@@ -1,14 +1,13 @@
 #include "titan/neuron/rt/instance.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <optional>
 
 #include "titan/base/env.h"
 #include "titan/base/error.h"
 #include "titan/base/log.h"
+#include "titan/base/number.h"
 
 namespace titan::neuron {
 namespace {
@@ -17,15 +16,6 @@ constexpr const char* kLncVariable = "NEURON_LOGICAL_NC_CONFIG";
 constexpr const char* kVisibleVariable = "NEURON_RT_VISIBLE_CORES";
 constexpr const char* kNumCoresVariable = "NEURON_RT_NUM_CORES";
 constexpr const char* kHbmVariable = "TITAN_NEURON_HBM_GIB";
-
-/// The number that the whole of `text` is, or nothing.
-template <class Number>
-std::optional<Number> number_in(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 int64_t lnc_from_env() {
   const auto text = env(kLncVariable);
@@ -51,8 +41,8 @@ std::vector<int64_t> parse_cores(const std::string& text, const Instance& instan
   for (const std::string& piece : split(text, ',')) {
     const std::string_view range = trim(piece);
     const size_t dash = range.find('-');
-    const auto first = number_in<int64_t>(trim(range.substr(0, dash)));
-    const auto last = dash == range.npos ? first : number_in<int64_t>(trim(range.substr(dash + 1)));
+    const auto first = parse_number<int64_t>(trim(range.substr(0, dash)));
+    const auto last = dash == range.npos ? first : parse_number<int64_t>(trim(range.substr(dash + 1)));
     if (range.empty()) refuse(trim(text).empty() ? "it names no core" : "a core is missing beside a comma");
     if (!first || !last || *first < 0) refuse(format("'{}' is no core and no range", range));
     if (*first > *last) refuse(format("the range {} runs backwards", range));
@@ -71,7 +61,7 @@ std::vector<int64_t> parse_cores(const std::string& text, const Instance& instan
 int64_t num_cores_from_env(const Instance& instance) {
   const auto text = env(kNumCoresVariable);
   if (!text) return instance.num_cores();
-  const auto number = number_in<int64_t>(trim(*text));
+  const auto number = parse_number<int64_t>(trim(*text));
   if (!number || *number < 0 || *number > instance.num_cores()) {
     throw ConfigError("{} must be a number of cores from 1 to {}, or 0 for all, got {}; {}",
                       kNumCoresVariable, instance.num_cores(), *text, cores_there_are(instance));
@@ -100,7 +90,7 @@ int64_t hbm_bytes_from_env(const Instance& instance) {
   if (!text) return Instance::kHbmBytesPerChip / instance.cores_per_chip();
   constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
   const double most = static_cast<double>(Instance::kHbmBytesPerChip) / kGib;
-  const double gib = number_in<double>(trim(*text)).value_or(0);
+  const double gib = parse_number<double>(trim(*text)).value_or(0);
   // Written so that nan is refused, and what rounds to no byte at all.
   if (!(gib * kGib >= 1 && gib <= most)) {
     throw ConfigError(
